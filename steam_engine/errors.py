@@ -1,0 +1,40 @@
+"""The one base class of every mistake a user can be told about, and the engine's own kinds.
+
+This file imports nothing, so that every package can raise errors of the same family.
+"""
+
+
+class AmendError(Exception):
+    """A problem with a message for the user: what is wrong, and what to do about it."""
+
+
+class ModelLoadError(AmendError):
+    """The model cannot be found, read or edited."""
+
+
+class ModelIntegrityError(AmendError):
+    """A file of an embedded model is not the file that was shipped."""
+
+
+class UnsupportedModelError(AmendError):
+    """The architecture cannot be edited; the message says what would work."""
+
+
+class EditError(AmendError):
+    """The edit was tried and could not be carried out; nothing has changed."""
+
+
+class EditCancelledError(AmendError):
+    """The user stopped the edit; nothing has changed."""
+
+
+class JournalError(AmendError):
+    """The journal is damaged, or belongs to another base model."""
+
+
+class NothingToUndoError(AmendError):
+    """There is no edit to undo, or none to redo."""
+
+
+class ExportError(AmendError):
+    """The checkpoint could not be written or did not pass its check; nothing is left behind."""
