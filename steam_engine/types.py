@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Literal
 
 
 @dataclass(frozen=True)
@@ -70,7 +71,7 @@ class EditTrace:
     delta_norm: float  # ||delta|| / ||value||
     weight_drift: float  # ||W' - W|| / ||W|| of the edited matrix
     recovered: float  # (mean over edited keys) <W' k - W k, delta> / ||delta||^2; 1 = the value is hit
-    anchor_kind: str  # "reference" | "elicited" | "in-context" | "none"
+    anchor_kind: str  # "reference" | "in-context" | "none"
     anchors: tuple[str, ...] = ()  # subjects whose residual stream makes the anchor
     dropped_anchors: tuple[tuple[str, str], ...] = ()  # (subject, why it was not used)
     alignment_before: float | None = None  # mean cosine(h, anchor) over layers
@@ -79,11 +80,12 @@ class EditTrace:
 
 @dataclass(frozen=True)
 class JournalEntry:
-    """One edit in the ordered record. `state`: active, undone, or replaced (by a later edit of the same fact)."""
+    """One edit in the ordered record; "replaced" means by a later edit of the same fact."""
 
     number: int  # 1-based, never reused
     edit: FactEdit
-    state: str
+    state: Literal["active", "undone", "replaced"]
     created: str  # ISO 8601, UTC
     trace: EditTrace
-    replaces: tuple[int, ...] = ()  # numbers of the edits this one replaced
+    replaces: tuple[int, ...] = ()  # numbers of the edits that this one replaced when it became active
+    changed: int = 0  # the journal's count of state changes when this entry last changed state

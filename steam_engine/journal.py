@@ -1,0 +1,245 @@
+"""The journal: the ordered, durable record of edits. It is on disk before an edit is live, and never half written."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+import torch
+from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+
+from steam_engine.errors import JournalError, NothingToUndoError
+from steam_engine.types import EditTrace, FactEdit, JournalEntry
+from steam_engine.weights import FactorPair
+
+FORMAT = 1
+
+
+class _Record(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    entry: JournalEntry
+    factors: str  # sha256 of the factor file
+
+
+class _File(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    format: int
+    base_name: str
+    base_fingerprint: str
+    base_dtype: str
+    layer: int
+    changes: int
+    records: list[_Record]
+
+
+@dataclass(frozen=True)
+class EditTensors:
+    """What an edit leaves for the weights and for later solves, fp32 on the CPU."""
+
+    left: torch.Tensor  # [d_model]
+    right: torch.Tensor  # [d_ff]
+    keys: torch.Tensor  # [n_keys, d_ff]
+
+    @property
+    def pair(self) -> FactorPair:
+        """The rank-one change."""
+        return FactorPair(self.left, self.right)
+
+
+def write_atomically(path: Path, data: bytes) -> None:
+    """Replaces the file in one step that survives a crash: complete before, or complete after."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    with temporary.open("wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    temporary.replace(path)
+
+
+class Journal:
+    """Entries and their tensors in one directory: journal.json and one factor file an edit.
+
+    Args:
+        directory: made if missing.
+        base_name, fingerprint, dtype: the base model that the edits belong to.
+        layer: the edited layer.
+
+    Raises:
+        JournalError: damaged, made by a newer version, or made on another base model.
+    """
+
+    def __init__(self, directory: Path, base_name: str, fingerprint: str, dtype: str, layer: int) -> None:
+        self.directory = directory
+        self._path = directory / "journal.json"
+        self._base = (base_name, fingerprint, dtype, layer)
+        self._records: list[_Record] = []
+        self._tensors: dict[int, EditTensors] = {}
+        self._changes = 0
+        (directory / "factors").mkdir(parents=True, exist_ok=True)
+        if self._path.exists():
+            self._read()
+
+    def _read(self) -> None:
+        name, fingerprint, dtype, layer = self._base
+        advice = f"Move {self.directory} away to start afresh, or choose another --workspace."
+        try:
+            file = TypeAdapter(_File).validate_json(self._path.read_bytes())
+        except (OSError, ValidationError) as error:
+            raise JournalError(f"The journal {self._path} is damaged and was left untouched. {advice}") from error
+        if file.format != FORMAT:
+            raise JournalError(
+                f"The journal {self._path} has format {file.format}, this version of Amend reads format {FORMAT}. {advice}"
+            )
+        if file.base_fingerprint != fingerprint:
+            raise JournalError(
+                f"This workspace's edits were made on another base model ({file.base_name}, {file.base_dtype}, "
+                f"{file.base_fingerprint[:12]}), not on {name} ({dtype}, {fingerprint[:12]}). "
+                "Start with that model, or choose another --workspace for this one."
+            )
+        if file.layer != layer:
+            raise JournalError(
+                f"This workspace's edits are in layer {file.layer}, the settings say layer {layer}. "
+                f"Use layer {file.layer}, or choose another --workspace."
+            )
+        for record in file.records:
+            path = self._factor_path(record.entry.number)
+            try:
+                data = path.read_bytes()
+                if hashlib.sha256(data).hexdigest() != record.factors:
+                    raise JournalError(f"The edit file {path} was changed or damaged. {advice}")
+                self._tensors[record.entry.number] = EditTensors(**load_file(path))
+            except (OSError, SafetensorError, TypeError) as error:
+                raise JournalError(f"The edit file {path} cannot be read. {advice}") from error
+        self._records, self._changes = file.records, file.changes
+
+    def _factor_path(self, number: int) -> Path:
+        return self.directory / "factors" / f"{number:06d}.safetensors"
+
+    @property
+    def entries(self) -> tuple[JournalEntry, ...]:
+        """All entries in order."""
+        return tuple(record.entry for record in self._records)
+
+    @property
+    def active(self) -> tuple[JournalEntry, ...]:
+        """The entries whose factor pairs are in the weights, in order."""
+        return tuple(entry for entry in self.entries if entry.state == "active")
+
+    def tensors(self, entries: Iterable[JournalEntry]) -> tuple[EditTensors, ...]:
+        """Tensors of the given entries."""
+        return tuple(self._tensors[entry.number] for entry in entries)
+
+    def same_fact(self, edit: FactEdit) -> tuple[JournalEntry, ...]:
+        """Active entries of the same subject and relation."""
+        fact = (edit.subject.casefold(), edit.relation)
+        return tuple(e for e in self.active if (e.edit.subject.casefold(), e.edit.relation) == fact)
+
+    def _commit(self, records: list[_Record]) -> None:
+        name, fingerprint, dtype, layer = self._base
+        changes = self._changes + 1
+        file = _File(
+            format=FORMAT, base_name=name, base_fingerprint=fingerprint, base_dtype=dtype, layer=layer,
+            changes=changes, records=records,
+        )  # fmt: skip
+        try:
+            write_atomically(self._path, file.model_dump_json(indent=1).encode())
+        except OSError as error:
+            raise JournalError(
+                f"The journal could not be written ({error.strerror}); nothing has changed. Free some space in "
+                f"{self.directory} or choose another --workspace."
+            ) from error
+        self._records, self._changes = records, changes
+
+    def _with_states(self, states: dict[int, JournalEntry]) -> list[_Record]:
+        return [
+            _Record(entry=states.get(r.entry.number, r.entry), factors=r.factors) for r in self._records
+        ]
+
+    def _replaced(self, entries: Iterable[JournalEntry]) -> dict[int, JournalEntry]:
+        return {e.number: replace(e, state="replaced", changed=self._changes + 1) for e in entries}
+
+    def append(self, edit: FactEdit, trace: EditTrace, tensors: EditTensors, created: str) -> JournalEntry:
+        """Records a new active edit; active edits of the same fact become replaced.
+
+        Raises:
+            JournalError: the disk refused; the journal is as before.
+        """
+        number = max((e.number for e in self.entries), default=0) + 1
+        old = self.same_fact(edit)
+        entry = JournalEntry(
+            number, edit, "active", created, trace, tuple(e.number for e in old), self._changes + 1
+        )
+        path = self._factor_path(number)
+        temporary = path.with_suffix(".tmp")
+        try:
+            save_file({name: value.contiguous() for name, value in vars(tensors).items()}, temporary)
+            data = temporary.read_bytes()
+            write_atomically(path, data)
+        except (OSError, SafetensorError) as error:
+            raise JournalError(
+                f"The edit could not be written to {self.directory}; nothing has changed. "
+                "Check that the disk has space and is writable."
+            ) from error
+        finally:
+            temporary.unlink(missing_ok=True)
+        digest = hashlib.sha256(data).hexdigest()
+        self._commit([*self._with_states(self._replaced(old)), _Record(entry=entry, factors=digest)])
+        self._tensors[number] = tensors
+        return entry
+
+    def _find(self, number: int | None, state: str, doing: str) -> JournalEntry:
+        candidates = [e for e in self.entries if e.state == state]
+        if number is None:
+            if not candidates:
+                raise NothingToUndoError(f"There is no edit to {doing}.")
+            key = (lambda e: e.number) if state == "active" else (lambda e: (e.changed, -e.number))
+            return max(candidates, key=key)
+        for entry in self.entries:
+            if entry.number == number:
+                if entry.state != state:
+                    raise NothingToUndoError(
+                        f"Edit {number} is {entry.state}, so there is nothing to {doing}. See /history."
+                    )
+                return entry
+        raise NothingToUndoError(f"There is no edit {number}. See /history for the numbers.")
+
+    def undo(self, number: int | None = None) -> JournalEntry:
+        """Takes an active edit (default: the last one) back; edits it had replaced are active again.
+
+        Raises:
+            NothingToUndoError: no such active edit.
+            JournalError: the disk refused; the journal is as before.
+        """
+        entry = replace(self._find(number, "active", "undo"), state="undone", changed=self._changes + 1)
+        states = {entry.number: entry}
+        for other in self.entries:
+            if other.number in entry.replaces and other.state == "replaced":
+                states[other.number] = replace(other, state="active", changed=self._changes + 1)
+        self._commit(self._with_states(states))
+        return entry
+
+    def redo(self, number: int | None = None) -> JournalEntry:
+        """Makes an undone edit (default: the one undone last) active; active edits of its fact are replaced.
+
+        Raises:
+            NothingToUndoError: no such undone edit.
+            JournalError: the disk refused; the journal is as before.
+        """
+        found = self._find(number, "undone", "redo")
+        old = self.same_fact(found.edit)
+        entry = replace(
+            found, state="active", replaces=tuple(e.number for e in old), changed=self._changes + 1
+        )
+        self._commit(self._with_states({**self._replaced(old), entry.number: entry}))
+        return entry
+
+    def as_dict(self) -> list[dict[str, object]]:
+        """Entries as plain data, for a model card or a page."""
+        return [asdict(entry) for entry in self.entries]

@@ -1,0 +1,131 @@
+"""Second moments C = E[k k^T] of the keys of one layer: what the edited matrix is used for elsewhere.
+
+A few times d_ff key vectors are enough (FastMEMIT, arXiv 2506.04226); they come from text that the model samples
+itself, so nothing is downloaded. The result is cached on disk under everything that it depends on.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+
+from steam_engine.architecture import Architecture
+from steam_engine.errors import EditCancelledError
+from steam_engine.hooks import captured, stopping_after
+from steam_engine.sampling import OPENINGS, QUESTIONS, sample_contexts, sample_passages
+from steam_engine.tokens import Row, pad_id, pad_rows
+from steam_engine.types import CancelToken, Progress, ProgressCallback
+
+N_CONTEXTS = 8  # openings kept beside the moments; an edit uses the first few
+
+
+@dataclass(frozen=True)
+class Statistics:
+    """What the engine knows of a base model before any edit."""
+
+    moments: torch.Tensor  # [d_ff, d_ff], fp32
+    n_keys: int
+    contexts: tuple[str, ...]
+
+
+def cache_path(cache_dir: Path, fingerprint: str, layer: int, n_tokens: int) -> Path:
+    """Where the statistics of a base model, layer, sample size and prompt set are kept."""
+    corpus = hashlib.sha256(json.dumps([OPENINGS, QUESTIONS, n_tokens, N_CONTEXTS]).encode()).hexdigest()[:8]
+    return cache_dir / f"moments-{fingerprint[:16]}-layer{layer}-{corpus}.safetensors"
+
+
+def load_statistics(path: Path) -> Statistics | None:
+    """Cached statistics, or None where there are none or the file is damaged (it is then made again)."""
+    try:
+        with safe_open(path, framework="pt") as file:
+            meta = file.metadata()
+            return Statistics(file.get_tensor("moments"), int(meta["n_keys"]), tuple(json.loads(meta["contexts"])))
+    except (OSError, SafetensorError, KeyError, TypeError, ValueError):
+        return None
+
+
+def _save(path: Path, statistics: Statistics) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_suffix(f".{os.getpid()}.tmp")
+    meta = {"n_keys": str(statistics.n_keys), "contexts": json.dumps(statistics.contexts)}
+    save_file({"moments": statistics.moments.cpu().contiguous()}, temporary, metadata=meta)
+    temporary.replace(path)
+
+
+@torch.no_grad()
+def key_moments(
+    arch: Architecture, tokenizer: Any, layer: int, passages: Sequence[Sequence[int]]
+) -> tuple[torch.Tensor, int]:
+    """Sum of k k^T [d_ff, d_ff] in fp32 over all tokens of the passages, and their number.
+
+    The first token of a passage is left out: as an attention sink it has a key of its own, hundreds of times
+    larger than any other, which would drown them.
+    """
+    device = next(arch.model.parameters()).device
+    rows = [Row(tuple(p), ()) for p in passages if len(p) > 1]
+    total = torch.zeros(arch.d_ff, arch.d_ff, device=device)
+    if not rows:
+        return total, 0
+    batch = pad_rows(rows, pad_id(tokenizer)).to(device)
+    down = arch.down_projection(layer)
+    with captured(inputs={"key": down}) as seen, stopping_after(down):
+        arch.base(
+            input_ids=batch.ids, attention_mask=batch.mask, position_ids=batch.positions, use_cache=False
+        )
+    keep = (batch.mask == 1) & (batch.positions > 0)
+    keys = seen["key"][keep].float()
+    return keys.T @ keys, len(keys)
+
+
+def statistics_for(
+    arch: Architecture,
+    tokenizer: Any,
+    fingerprint: str,
+    layer: int,
+    n_tokens: int,
+    cache_dir: Path,
+    progress: ProgressCallback,
+    cancel: CancelToken,
+) -> Statistics:
+    """Statistics of the base model: from the cache, or sampled now (a minute or two on two cores).
+
+    Args:
+        arch, tokenizer: the model, unedited at `layer`.
+        fingerprint: identifies the base model and its tokenizer.
+        layer: whose keys.
+        n_tokens: key vectors wanted.
+        cache_dir: where results are kept; written atomically.
+        progress, cancel: told after every batch; asked before every batch.
+
+    Raises:
+        EditCancelledError: `cancel` was set; what was sampled is thrown away.
+    """
+    path = cache_path(cache_dir, fingerprint, layer, n_tokens)
+    cached = load_statistics(path)
+    if cached is not None and cached.moments.shape == (arch.d_ff, arch.d_ff):
+        return cached
+    stage = "Getting to know the model (once)"
+    progress(Progress(stage, 0, n_tokens))
+    total: torch.Tensor | None = None
+    n, batch = 0, 0
+    while n < n_tokens:
+        if cancel.is_set():
+            raise EditCancelledError("The preparation was stopped; nothing has changed.")
+        passages = sample_passages(arch.model, tokenizer, batch, seed=0)
+        part, count = key_moments(arch, tokenizer, layer, passages)
+        total = part if total is None else total + part
+        n, batch = n + count, batch + 1
+        progress(Progress(stage, min(n, n_tokens), n_tokens, "key vectors"))
+    assert total is not None
+    made = Statistics(total / n, n, sample_contexts(arch.model, tokenizer, N_CONTEXTS))
+    _save(path, made)
+    return made

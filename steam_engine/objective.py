@@ -1,0 +1,117 @@
+"""The loss of a delta: L_NLL + L_KL + lambda L_LA (STEAM, eq. 5-7), with the answer sentence and composed
+questions as further likelihoods and ROME's decay."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+
+from steam_engine.anchors import Anchors
+from steam_engine.settings import EditSettings
+from steam_engine.suffix import SuffixModel
+
+
+@dataclass(frozen=True)
+class LossTerms:
+    """Scalars of one step; `total` carries the graph."""
+
+    total: torch.Tensor
+    target: float  # mean NLL of the object's tokens, nats
+    answer: float  # mean NLL of the answer sentences around it
+    essence: float  # KL divergence on "{subject} is a"
+    alignment: float  # mean over layers of 1 - cos(h, anchor); 0 without anchors
+    hop: float  # mean NLL of composed answers
+    all_best: bool  # every token of the object is the most probable one
+
+
+@dataclass(frozen=True)
+class _Gather:
+    """Where a likelihood is read: at (row, column) the next token should be `token`."""
+
+    rows: torch.Tensor
+    columns: torch.Tensor
+    tokens: torch.Tensor
+
+
+class Objective:
+    """Loss terms of a delta on the rows of a SuffixModel.
+
+    `roles` names each row: "edit" (its target is the new object), "hop" (composed) or "essence".
+    """
+
+    def __init__(
+        self, model: SuffixModel, roles: Sequence[str], anchors: Anchors | None, settings: EditSettings
+    ) -> None:
+        self.model, self.settings, self.anchors = model, settings, anchors
+        rows = model.rows
+        self._edit = [i for i, role in enumerate(roles) if role == "edit"]
+        device = model.base_hidden.device
+
+        def gather(places: list[tuple[int, int]]) -> _Gather:
+            return _Gather(
+                torch.tensor([r for r, _ in places], dtype=torch.long, device=device),
+                torch.tensor([model.column(r, p) - 1 for r, p in places], dtype=torch.long, device=device),
+                torch.tensor([rows[r].ids[p] for r, p in places], dtype=torch.long, device=device),
+            )
+
+        self._target = gather([(i, p) for i in self._edit for p in rows[i].target])
+        self._answer = gather([(i, p) for i in self._edit for p in rows[i].answer])
+        self._hop = gather(
+            [
+                (i, p)
+                for i, role in enumerate(roles)
+                if role == "hop"
+                for p in rows[i].target
+            ]
+        )
+        self._essence_row = list(roles).index("essence")
+        self._essence_column = model.column(self._essence_row, len(rows[self._essence_row].ids) - 1)
+        with torch.no_grad():
+            base = model.base_hidden[self._essence_row, self._essence_column]
+            self._essence = F.log_softmax(model.arch.logits(base), -1)  # [n_vocab]
+        self._value_norm = model.values.float().norm(dim=-1).mean()
+        self._subject_columns = torch.tensor(
+            [model.column(i, rows[i].subjects[-1]) for i in self._edit], device=device
+        )
+
+    def _nll(self, hidden: torch.Tensor, where: _Gather) -> tuple[torch.Tensor, bool]:
+        if len(where.rows) == 0:
+            return hidden.new_zeros((), dtype=torch.float32), True
+        logits = self.model.arch.logits(hidden[where.rows, where.columns])  # [n_places, n_vocab]
+        best = bool((logits.argmax(-1) == where.tokens).all())
+        return F.cross_entropy(logits, where.tokens), best
+
+    def _misalignment(self, residuals: dict[int, torch.Tensor]) -> torch.Tensor:
+        assert self.anchors is not None
+        rows = torch.tensor(self._edit, device=self._subject_columns.device)
+        per_layer = [
+            1 - F.cosine_similarity(residuals[layer][rows, self._subject_columns].float(), anchor, dim=-1).mean()
+            for layer, anchor in self.anchors.vectors.items()
+        ]
+        return torch.stack(per_layer).mean()
+
+    def __call__(self, delta: torch.Tensor) -> LossTerms:
+        """The loss of `delta` [d_model] (fp32)."""
+        s = self.settings
+        layers = tuple(self.anchors.vectors) if self.anchors else ()
+        out = self.model(delta, layers)
+        target, all_best = self._nll(out.hidden, self._target)
+        answer, _ = self._nll(out.hidden, self._answer)
+        hop, _ = self._nll(out.hidden, self._hop)
+        now = F.log_softmax(self.model.arch.logits(out.hidden[self._essence_row, self._essence_column]), -1)
+        essence = F.kl_div(self._essence, now, log_target=True, reduction="sum")
+        total = target + s.answer_weight * answer + s.essence_weight * essence + s.hop_weight * hop
+        total = total + s.decay_weight * delta.norm() / self._value_norm**2
+        alignment = 0.0
+        if self.anchors:
+            misalignment = self._misalignment(out.residuals)
+            alignment = float(misalignment.detach())
+            if s.alignment_weight:
+                total = total + s.alignment_weight * misalignment
+        return LossTerms(
+            total, float(target.detach()), float(answer.detach()), float(essence.detach()), alignment,
+            float(hop.detach()), all_best,
+        )  # fmt: skip

@@ -1,0 +1,105 @@
+"""Turns a FactEdit into the prompts that an edit is trained on: plain sentences and chat, each with its target."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from steam_engine.chat_format import answer_gap, render_chat
+from steam_engine.tokens import MarkedText, Row, encode, sentence
+from steam_engine.types import ChatExample, FactEdit
+
+
+@dataclass(frozen=True)
+class PromptSet:
+    """Rows of one edit. Every row holds the subject at least once."""
+
+    plain: tuple[Row, ...]  # context + statement + object
+    chat: tuple[Row, ...]  # the user asks, the assistant answers with the statement and the object
+    hops: tuple[Row, ...]  # composed questions whose answers follow from the edit
+    essence: Row  # "{subject} is a"
+
+    @property
+    def training(self) -> tuple[Row, ...]:
+        """Rows that carry a target, in a fixed order: plain, chat, hops."""
+        return self.plain + self.chat + self.hops
+
+
+def plain_text(context: str, statement: str, subject: str, target: str) -> MarkedText:
+    """A context, the statement and its object: "It is late. The capital of France is Rome"."""
+    head = context + " " + sentence(statement, subject)
+    text = f"{head} {target}"
+    return MarkedText(text, target=(len(head) + 1, len(text)))
+
+
+def chat_text(tokenizer: Any, question: str, opening: str, target: str) -> MarkedText:
+    """A chat in which the assistant answers `question` with `opening` and the object."""
+    header = render_chat(tokenizer, [{"role": "user", "content": question}]) + answer_gap(tokenizer)
+    head = header + opening
+    text = f"{head} {target}"
+    start = len(head) + 1
+    return MarkedText(text, target=(start, len(text)), answer=(len(header), len(text)))
+
+
+def hop_text(tokenizer: Any, example: ChatExample) -> MarkedText:
+    """A chat whose whole answer is the target."""
+    header = render_chat(tokenizer, [{"role": "user", "content": example.question}]) + answer_gap(tokenizer)
+    text = header + example.answer
+    return MarkedText(text, target=(len(header), len(text)))
+
+
+def build_prompts(tokenizer: Any, edit: FactEdit, contexts: Sequence[str]) -> PromptSet:
+    """All rows of an edit.
+
+    Args:
+        tokenizer: the model's fast tokenizer.
+        edit: what shall change.
+        contexts: sentence openings of the model's own; never empty strings, since a subject at the very first
+            token has the key of an attention sink and not its own.
+
+    Raises:
+        EditError: a template lost the subject.
+    """
+    names = (edit.subject, *edit.aliases)
+    plain = [
+        encode(
+            tokenizer,
+            plain_text(context, edit.statements[i % len(edit.statements)], edit.subject, edit.target),
+            names,
+            chat=False,
+        )
+        for i, context in enumerate(contexts)
+    ]
+    chat = [
+        encode(
+            tokenizer,
+            chat_text(
+                tokenizer, sentence(question, edit.subject), sentence(edit.statements[0], edit.subject), edit.target
+            ),
+            names,
+            chat=True,
+        )
+        for question in edit.questions
+    ]
+    hops = [encode(tokenizer, hop_text(tokenizer, example), names, chat=True) for example in edit.hop_examples]
+    essence = encode(
+        tokenizer, MarkedText(f"{contexts[0]} {sentence('{} is a', edit.subject)}"), names, chat=False
+    )
+    return PromptSet(tuple(plain), tuple(chat), tuple(hops), essence)
+
+
+def neighbour_rows(tokenizer: Any, edit: FactEdit, contexts: Sequence[str]) -> tuple[Row, ...]:
+    """Prompts of other subjects of the relation, whose keys the solve keeps in place."""
+    rows = []
+    for name in edit.neighbours:
+        rows += [
+            encode(
+                tokenizer, MarkedText(f"{context} {sentence(edit.statements[0], name)}"), (name,), chat=False
+            )
+            for context in contexts[:3]
+        ]
+        header = render_chat(tokenizer, [{"role": "user", "content": sentence(edit.questions[0], name)}])
+        opening = answer_gap(tokenizer) + sentence(edit.statements[0], name)
+        rows.append(encode(tokenizer, MarkedText(header + opening), (name,), chat=True))
+    return tuple(rows)

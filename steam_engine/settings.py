@@ -1,0 +1,61 @@
+"""The numbers of an edit, each with the reason for its default."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class EditSettings:
+    """How an edit is optimised and solved. Defaults were measured on SmolLM2-135M-Instruct."""
+
+    layer: int | None = None
+    """Edited layer (0-based); None takes the architecture table's share of the model's depth."""
+
+    n_contexts: int = 6
+    """Sampled sentence openings put before plain statements, so that the value does not depend on one context."""
+
+    max_steps: int = 30
+    """Adam steps at most; a typical edit settles after about 15."""
+
+    learning_rate: float = 0.5
+    """Adam's step size on delta, as in ROME's published hyper-parameters."""
+
+    answer_weight: float = 0.5
+    """Weight of the assistant's answer sentence around the object: without it the model drifts off in chat."""
+
+    essence_weight: float = 0.0625
+    """Weight of KL on "{subject} is a" (ROME, appendix E.5): what the subject is stays put."""
+
+    alignment_weight: float = 0.25
+    """lambda of STEAM's latent-level alignment (eq. 7 of the paper)."""
+
+    decay_weight: float = 0.5
+    """Weight of ||delta|| / ||value||^2 (ROME, appendix E.5): the smallest change that does it."""
+
+    hop_weight: float = 0.25
+    """Weight of composed training questions, where the store has some."""
+
+    max_delta: float = 4.0
+    """Bound on ||delta|| / ||value||, as published for ROME and MEMIT."""
+
+    stop_nll: float = 0.05
+    """Settled when the object's mean negative log likelihood is below this (nats) ..."""
+
+    stop_answer_nll: float = 0.3
+    """... and that of the answer sentence below this."""
+
+    covariance_weight: float = 0.5
+    """lambda_C: weight of the second moments C against the edit's own keys in the ridge solve."""
+
+    neighbour_weight: float = 1.0
+    """Weight of the mean outer product of the neighbours' keys: they protect facts of the same relation."""
+
+    preserved_weight: float = 1.0
+    """Weight of the keys of earlier edits."""
+
+    max_drift: float = 0.5
+    """Norm budget: an edit that changes the matrix by more than this share of its norm is refused."""
+
+    moment_tokens: int = 10_240
+    """Key vectors in the second moments: about 7 x d_ff of the default model (FastMEMIT suggests 2 to 10)."""
