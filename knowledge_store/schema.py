@@ -1,0 +1,181 @@
+"""The facts file: its tables, how it is opened, and how it is filled with the seed on first use.
+
+One SQLite file in WAL mode is the truth; everything else (the vector index) can be rebuilt from it.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+
+from knowledge_store.errors import StoreCorruptError
+from knowledge_store.text import fold, key
+from knowledge_store.types import Relation
+
+FACTS_FILE = "facts.sqlite"
+SCHEMA_VERSION = "1"
+
+_TABLES = """
+CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT NOT NULL);
+CREATE TABLE relations (
+    id TEXT PRIMARY KEY,
+    position INTEGER NOT NULL,
+    label TEXT NOT NULL,
+    noun_phrase TEXT NOT NULL,
+    many INTEGER NOT NULL,
+    subject_type TEXT NOT NULL,
+    object_type TEXT NOT NULL,
+    inverse TEXT
+);
+CREATE TABLE templates (
+    relation TEXT NOT NULL REFERENCES relations(id),
+    kind TEXT NOT NULL CHECK (kind IN ('statement', 'question', 'composition', 'pattern')),
+    position INTEGER NOT NULL,
+    text TEXT NOT NULL,
+    PRIMARY KEY (relation, kind, position)
+);
+CREATE TABLE sources (id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE);
+-- A fact of an edit has its number. "revoked": the edit was undone. "superseded_by": the edit that holds
+-- instead. valid_to is NULL while the fact holds; it is derived from those two.
+CREATE TABLE facts (
+    id INTEGER PRIMARY KEY,
+    subject TEXT NOT NULL,
+    subject_key TEXT NOT NULL,
+    relation TEXT NOT NULL REFERENCES relations(id),
+    object TEXT NOT NULL,
+    object_key TEXT NOT NULL,
+    source INTEGER NOT NULL REFERENCES sources(id),
+    rank INTEGER NOT NULL,  -- prominence: lower is better known
+    edit_number INTEGER UNIQUE,
+    revoked INTEGER NOT NULL DEFAULT 0,
+    superseded_by INTEGER,
+    valid_from TEXT,
+    valid_to TEXT
+);
+CREATE INDEX facts_by_subject ON facts (subject_key, relation);
+CREATE INDEX facts_by_object ON facts (object_key, relation);
+CREATE INDEX facts_by_relation ON facts (relation, rank);
+CREATE TABLE aliases (
+    entity_key TEXT NOT NULL,
+    alias TEXT NOT NULL,
+    alias_key TEXT NOT NULL,
+    PRIMARY KEY (entity_key, alias)
+);
+CREATE INDEX aliases_by_key ON aliases (alias_key);
+"""
+
+
+def connect(directory: Path) -> tuple[sqlite3.Connection, bool]:
+    """Open (or create) the facts file in `directory`.
+
+    Returns the connection and whether the file is new and has to be seeded.
+    Raises StoreCorruptError when the file is not a facts file of this version.
+    """
+    directory.mkdir(parents=True, exist_ok=True)
+    path = directory / FACTS_FILE
+    connection = sqlite3.connect(path, check_same_thread=False, isolation_level=None, timeout=30.0)
+    connection.row_factory = sqlite3.Row
+    try:
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("PRAGMA synchronous = NORMAL")
+        connection.execute("PRAGMA foreign_keys = ON")
+        tables = {
+            row["name"] for row in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
+        }
+        if not tables:
+            return connection, True
+        row = connection.execute("SELECT value FROM meta WHERE name = 'schema'").fetchone()
+        version = row["value"] if row else "none"
+    except sqlite3.Error as error:
+        connection.close()
+        raise StoreCorruptError(
+            f"The facts file {path} cannot be read ({error}); move it away to start with a fresh one."
+        ) from error
+    if version != SCHEMA_VERSION:
+        connection.close()
+        raise StoreCorruptError(
+            f"The facts file {path} has version {version}, this program needs {SCHEMA_VERSION}; "
+            "move it away to start with a fresh one."
+        )
+    return connection, False
+
+
+def create_tables(connection: sqlite3.Connection) -> None:
+    """Create all tables; the caller holds the transaction, so that a crash leaves an empty file."""
+    for statement in _TABLES.split(";\n"):
+        if statement.strip():
+            connection.execute(statement)
+    connection.execute("INSERT INTO meta VALUES ('schema', ?)", (SCHEMA_VERSION,))
+
+
+def insert_relation(connection: sqlite3.Connection, relation: Relation) -> None:
+    """Add a relation with its templates, after all others."""
+    connection.execute(
+        "INSERT INTO relations VALUES "
+        "(?, (SELECT COALESCE(MAX(position), -1) + 1 FROM relations), ?, ?, ?, ?, ?, ?)",
+        (
+            relation.id,
+            relation.label,
+            relation.noun_phrase,
+            int(relation.many),
+            relation.subject_type,
+            relation.object_type,
+            relation.inverse,
+        ),
+    )
+    for kind, texts in (
+        ("statement", relation.statements),
+        ("question", relation.questions),
+        ("composition", relation.compositions),
+        ("pattern", relation.patterns),
+    ):
+        connection.executemany(
+            "INSERT INTO templates VALUES (?, ?, ?, ?)",
+            [(relation.id, kind, position, text) for position, text in enumerate(texts)],
+        )
+
+
+def load_relations(connection: sqlite3.Connection) -> dict[str, Relation]:
+    """Return all relations by id, in their order."""
+    templates: dict[tuple[str, str], list[str]] = {}
+    for row in connection.execute(
+        "SELECT relation, kind, text FROM templates ORDER BY relation, kind, position"
+    ):
+        templates.setdefault((row["relation"], row["kind"]), []).append(row["text"])
+
+    def of(relation: str, kind: str) -> tuple[str, ...]:
+        return tuple(templates.get((relation, kind), ()))
+
+    return {
+        row["id"]: Relation(
+            id=row["id"],
+            label=row["label"],
+            statements=of(row["id"], "statement"),
+            questions=of(row["id"], "question"),
+            noun_phrase=row["noun_phrase"],
+            many=bool(row["many"]),
+            subject_type=row["subject_type"],
+            object_type=row["object_type"],
+            inverse=row["inverse"],
+            compositions=of(row["id"], "composition"),
+            patterns=of(row["id"], "pattern"),
+        )
+        for row in connection.execute("SELECT * FROM relations ORDER BY position")
+    }
+
+
+def source_id(connection: sqlite3.Connection, name: str) -> int:
+    """Return the id of a source, which is added when it is new."""
+    connection.execute("INSERT OR IGNORE INTO sources (name) VALUES (?)", (name,))
+    row = connection.execute("SELECT id FROM sources WHERE name = ?", (name,)).fetchone()
+    return int(row["id"])
+
+
+def insert_aliases(connection: sqlite3.Connection, entity: str, aliases: list[str]) -> None:
+    """Add other names of an entity, and the plain-letter form of each name that has accents."""
+    names = [entity, *aliases]
+    extra = [fold(name) for name in names if fold(name) != name]
+    connection.executemany(
+        "INSERT OR IGNORE INTO aliases VALUES (?, ?, ?)",
+        [(key(entity), alias, key(alias)) for alias in dict.fromkeys([*aliases, *extra])],
+    )
