@@ -15,14 +15,12 @@ from knowledge_store.schema import create_tables, insert_aliases, insert_relatio
 from knowledge_store.text import key
 
 DATA = Path(__file__).parent / "data"
-FACTS = (
-    DATA / "seed_facts.tsv"
-)  # relation, subject, object, source; in each relation the best-known come first
-ALIASES = DATA / "seed_aliases.tsv"  # entity, alias
-# numbers [n] of the texts, vectors [n, dimension] in int8, encoder (the identity of the one that made them)
+# relation, subject, object, source; in each relation the best-known come first
+FACTS = DATA / "seed_facts.tsv"
+# entity, alias
+ALIASES = DATA / "seed_aliases.tsv"
+# numbers [n] of the texts, vectors [n, dimension] in int8, encoder (identity of the one that made them)
 VECTORS = DATA / "seed_vectors.npz"
-    DATA / "seed_vectors.npz"
-)  # numbers [n], vectors [n, dimension] float16, encoder (sha256 of its weights)
 
 
 def read_rows(path: Path) -> Iterator[list[str]]:
