@@ -29,10 +29,9 @@ class LossTerms:
 
 @dataclass(frozen=True)
 class _Gather:
-    """Where a likelihood is read: at (row, column) the next token should be `token`."""
+    """Where likelihoods are read: after flat index `at[i]` the token should be `tokens[i]`."""
 
-    rows: torch.Tensor
-    columns: torch.Tensor
+    at: torch.Tensor
     tokens: torch.Tensor
 
 
@@ -47,48 +46,38 @@ class Objective:
     ) -> None:
         self.model, self.settings, self.anchors = model, settings, anchors
         rows = model.rows
-        self._edit = [i for i, role in enumerate(roles) if role == "edit"]
         device = model.base_hidden.device
 
         def gather(places: list[tuple[int, int]]) -> _Gather:
             return _Gather(
-                torch.tensor([r for r, _ in places], dtype=torch.long, device=device),
-                torch.tensor([model.column(r, p) - 1 for r, p in places], dtype=torch.long, device=device),
+                torch.tensor([model.flat(r, p - 1) for r, p in places], dtype=torch.long, device=device),
                 torch.tensor([rows[r].ids[p] for r, p in places], dtype=torch.long, device=device),
             )
 
-        self._target = gather([(i, p) for i in self._edit for p in rows[i].target])
-        self._answer = gather([(i, p) for i in self._edit for p in rows[i].answer])
-        self._hop = gather(
-            [
-                (i, p)
-                for i, role in enumerate(roles)
-                if role == "hop"
-                for p in rows[i].target
-            ]
-        )
-        self._essence_row = list(roles).index("essence")
-        self._essence_column = model.column(self._essence_row, len(rows[self._essence_row].ids) - 1)
+        edits = [i for i, role in enumerate(roles) if role == "edit"]
+        hops = [i for i, role in enumerate(roles) if role == "hop"]
+        self._target = gather([(i, p) for i in edits for p in rows[i].target])
+        self._answer = gather([(i, p) for i in edits for p in rows[i].answer])
+        self._hop = gather([(i, p) for i in hops for p in rows[i].target])
+        essence = list(roles).index("essence")
+        self._essence_at = model.flat(essence, len(rows[essence].ids) - 1)
         with torch.no_grad():
-            base = model.base_hidden[self._essence_row, self._essence_column]
+            base = model.base_hidden[self._essence_at]
             self._essence = F.log_softmax(model.arch.logits(base), -1)  # [n_vocab]
         self._value_norm = model.values.float().norm(dim=-1).mean()
-        self._subject_columns = torch.tensor(
-            [model.column(i, rows[i].subjects[-1]) for i in self._edit], device=device
-        )
+        self._subjects = torch.tensor([model.flat(i, rows[i].subjects[-1]) for i in edits], device=device)
 
     def _nll(self, hidden: torch.Tensor, where: _Gather) -> tuple[torch.Tensor, bool]:
-        if len(where.rows) == 0:
+        if len(where.at) == 0:
             return hidden.new_zeros((), dtype=torch.float32), True
-        logits = self.model.arch.logits(hidden[where.rows, where.columns])  # [n_places, n_vocab]
+        logits = self.model.arch.logits(hidden[where.at])  # [n_places, n_vocab]
         best = bool((logits.argmax(-1) == where.tokens).all())
         return F.cross_entropy(logits, where.tokens), best
 
     def _misalignment(self, residuals: dict[int, torch.Tensor]) -> torch.Tensor:
         assert self.anchors is not None
-        rows = torch.tensor(self._edit, device=self._subject_columns.device)
         per_layer = [
-            1 - F.cosine_similarity(residuals[layer][rows, self._subject_columns].float(), anchor, dim=-1).mean()
+            1 - F.cosine_similarity(residuals[layer][self._subjects].float(), anchor, dim=-1).mean()
             for layer, anchor in self.anchors.vectors.items()
         ]
         return torch.stack(per_layer).mean()
@@ -101,7 +90,7 @@ class Objective:
         target, all_best = self._nll(out.hidden, self._target)
         answer, _ = self._nll(out.hidden, self._answer)
         hop, _ = self._nll(out.hidden, self._hop)
-        now = F.log_softmax(self.model.arch.logits(out.hidden[self._essence_row, self._essence_column]), -1)
+        now = F.log_softmax(self.model.arch.logits(out.hidden[self._essence_at]), -1)
         essence = F.kl_div(self._essence, now, log_target=True, reduction="sum")
         total = target + s.answer_weight * answer + s.essence_weight * essence + s.hop_weight * hop
         total = total + s.decay_weight * delta.norm() / self._value_norm**2

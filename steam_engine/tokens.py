@@ -21,6 +21,12 @@ class Row:
     target: tuple[int, ...] = ()  # tokens of the new object
     answer: tuple[int, ...] = ()  # tokens of the answer sentence around the object
 
+    @property
+    def n_inputs(self) -> int:
+        """How many tokens must be run: nothing is predicted from the last token of a target or answer."""
+        predicted = (*self.target, *self.answer)
+        return max(predicted) if predicted else len(self.ids)
+
 
 @dataclass(frozen=True)
 class MarkedText:
