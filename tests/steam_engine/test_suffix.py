@@ -1,0 +1,171 @@
+"""The short forward pass must be the long one: same numbers, same gradients, for every family."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+import torch
+
+from steam_engine.anchors import Anchors
+from steam_engine.loading import LoadedModel
+from steam_engine.objective import Objective
+from steam_engine.prompts import PromptSet, build_prompts
+from steam_engine.settings import EditSettings
+from steam_engine.suffix import SuffixModel, split_by_length
+from steam_engine.tokens import Row
+from steam_engine.types import ChatExample, FactEdit
+from tests.steam_engine.tiny import FAMILIES, tiny_model
+
+LAYER = 1
+EDIT = FactEdit(
+    subject="France",
+    relation="capital",
+    target="Rome",
+    statements=("The capital of {} is",),
+    questions=("What is the capital of {}?", "Which city is the capital of {}?"),
+    hop_examples=(ChatExample("In which country is the capital of France?", "Italy"),),
+)
+CONTEXTS = ("It is late.", "In the early days, many people lived.", "In a city.")
+
+
+@pytest.fixture(params=sorted(FAMILIES))
+def loaded(request: pytest.FixtureRequest) -> LoadedModel:
+    return tiny_model(request.param)
+
+
+def prompts(loaded: LoadedModel) -> tuple[PromptSet, list[Row], list[str]]:
+    made = build_prompts(loaded.tokenizer, EDIT, CONTEXTS)
+    rows = [*made.training, made.essence]
+    roles = ["edit"] * (len(made.plain) + len(made.chat)) + ["hop"] * len(made.hops) + ["essence"]
+    return made, rows, roles
+
+
+@contextmanager
+def added_at(loaded: LoadedModel, positions: tuple[int, ...], delta: torch.Tensor) -> Iterator[None]:
+    """The plain way: a hook on the down projection adds delta at the subject's tokens."""
+
+    def add(_module: object, _args: object, output: torch.Tensor) -> torch.Tensor:
+        shift = torch.zeros_like(output)
+        shift[0, list(positions)] = 1.0
+        return output + shift * delta
+
+    handle = loaded.arch.down_projection(LAYER).register_forward_hook(add)
+    try:
+        yield
+    finally:
+        handle.remove()
+
+
+def full_forward(loaded: LoadedModel, row: Row, delta: torch.Tensor, layer: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """Final-normed hidden states and the residual stream after `layer`, of the whole row, nothing reused."""
+    ids = torch.tensor([row.ids])
+    with added_at(loaded, row.subjects, delta):
+        kept: list[torch.Tensor] = []
+        handle = loaded.arch.layers[layer].register_forward_hook(
+            lambda _m, _a, out: kept.append(out[0] if isinstance(out, tuple) else out)
+        )
+        out = loaded.arch.base(input_ids=ids, use_cache=False)[0]
+        handle.remove()
+    return out[0], kept[0][0]
+
+
+def test_suffix_forward_equals_full_forward(loaded: LoadedModel) -> None:
+    _, rows, _ = prompts(loaded)
+    model = SuffixModel(loaded.arch, loaded.tokenizer, LAYER, rows)
+    torch.manual_seed(1)
+    delta = torch.randn(loaded.arch.d_model)
+    out = model(delta, (3,))
+    for r, row in enumerate(rows):
+        hidden, residual = full_forward(loaded, row, delta, 3)
+        for position in range(row.subjects[0], row.n_inputs):
+            at = model.flat(r, position)
+            assert (out.hidden[at] - hidden[position]).abs().max() < 1e-4
+            assert (out.residuals[3][at] - residual[position]).abs().max() < 1e-4
+        base, _ = full_forward(loaded, row, torch.zeros_like(delta), 3)
+        assert (model.base_hidden[model.flat(r, row.subjects[0])] - base[row.subjects[0]]).abs().max() < 1e-4
+        assert not torch.allclose(base[row.subjects[0]], hidden[row.subjects[0]], atol=1e-3)
+
+
+def test_a_step_leaves_nothing_behind(loaded: LoadedModel) -> None:
+    _, rows, _ = prompts(loaded)
+    model = SuffixModel(loaded.arch, loaded.tokenizer, LAYER, rows)
+    delta = torch.ones(loaded.arch.d_model)
+    first = model(delta).hidden
+    model(-3 * delta)
+    assert torch.equal(model(delta).hidden, first)
+    assert all("forward" not in layer.__dict__ for layer in loaded.arch.layers)
+
+
+def test_gradient_equals_the_one_through_the_full_model(loaded: LoadedModel) -> None:
+    """The loss is written out a second time here, on full forwards, straight from its definition."""
+    made, rows, roles = prompts(loaded)
+    torch.manual_seed(2)
+    anchor = torch.randn(loaded.arch.d_model)
+    settings = EditSettings(alignment_weight=0.7)
+    anchors = Anchors("reference", {2: anchor, 3: -anchor}, ("Italy",), ())
+    objective = Objective(SuffixModel(loaded.arch, loaded.tokenizer, LAYER, rows), roles, anchors, settings)
+    start = 0.3 * torch.randn(loaded.arch.d_model)
+
+    short = start.clone().requires_grad_(True)
+    terms = objective(short)
+    terms.total.backward()  # type: ignore[no-untyped-call]
+
+    full = start.clone().requires_grad_(True)
+    nll: dict[str, list[torch.Tensor]] = {"target": [], "answer": [], "hop": []}
+    cosines = []
+    for row, role in zip(rows, roles, strict=True):
+        hidden, _ = full_forward(loaded, row, full, 2)
+        log_p = loaded.arch.logits(hidden).log_softmax(-1)
+        if role == "essence":
+            base, _ = full_forward(loaded, row, torch.zeros_like(full), 2)
+            p = loaded.arch.logits(base[-1]).softmax(-1)
+            essence = (p * (p.log() - log_p[-1])).sum()
+            continue
+        for place in row.target:
+            nll["target" if role == "edit" else "hop"].append(-log_p[place - 1, row.ids[place]])
+        for place in row.answer if role == "edit" else ():
+            nll["answer"].append(-log_p[place - 1, row.ids[place]])
+        if role == "edit":
+            for layer, vector in ((2, anchor), (3, -anchor)):
+                _, residual = full_forward(loaded, row, full, layer)
+                cosines.append(torch.cosine_similarity(residual[row.subjects[-1]], vector, dim=0))
+    values = objective.model.values
+    total = (
+        torch.stack(nll["target"]).mean()
+        + settings.answer_weight * torch.stack(nll["answer"]).mean()
+        + settings.hop_weight * torch.stack(nll["hop"]).mean()
+        + settings.essence_weight * essence
+        + settings.alignment_weight * (1 - torch.stack(cosines).mean())
+        + settings.decay_weight * full.norm() / values.norm(dim=-1).mean() ** 2
+    )
+    total.backward()  # type: ignore[no-untyped-call]
+    assert made.chat
+    assert abs(float(total.detach()) - float(terms.total.detach())) < 1e-4 * max(1.0, abs(float(total.detach())))
+    assert full.grad is not None
+    assert short.grad is not None
+    assert (full.grad - short.grad).abs().max() < 1e-4 * full.grad.abs().max().clamp(min=1.0)
+
+
+def test_keys_are_those_of_the_full_forward(loaded: LoadedModel) -> None:
+    from steam_engine.keys import subject_keys
+
+    _, rows, _ = prompts(loaded)
+    model = SuffixModel(loaded.arch, loaded.tokenizer, LAYER, rows)
+    alone = []
+    for row in rows:
+        kept: list[torch.Tensor] = []
+        handle = loaded.arch.down_projection(LAYER).register_forward_pre_hook(lambda _m, a, k=kept: k.append(a[0]))
+        loaded.arch.base(input_ids=torch.tensor([row.ids]), use_cache=False)
+        handle.remove()
+        alone.append(kept[0][0, list(row.subjects)])
+    expected = torch.cat(alone)
+    assert (model.keys - expected).abs().max() < 1e-4
+    assert (subject_keys(loaded.arch, loaded.tokenizer, LAYER, rows) - expected).abs().max() < 1e-4
+
+
+def test_split_by_length_groups_only_where_it_pays() -> None:
+    assert split_by_length([5, 5, 6]) == [[0, 1, 2]]
+    assert split_by_length([3] * 10 + [40, 41]) == [list(range(10)), [10, 11]]
+    assert split_by_length([40, 3, 3, 3, 3, 3]) == [[1, 2, 3, 4, 5], [0]]
