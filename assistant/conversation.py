@@ -44,6 +44,7 @@ class Conversation:
 
     turns: list[Turn] = field(default_factory=list)
     pending: EditProposal | None = None  # the proposal that /apply or /cancel is about
+    caught_up: int = 0  # how many of the assistant's changes of facts this conversation has taken in
 
     def add_exchange(self, question: str, answer: str) -> None:
         """Add what a person said and what the model replied."""

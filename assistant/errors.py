@@ -67,3 +67,7 @@ class WorkspaceError(AssistantError):
 
 class OptionError(AssistantError):
     """An option on the command line with a value that does not make sense."""
+
+
+class StoppedError(AssistantError):
+    """The person stopped what was waiting for its turn; nothing has changed."""

@@ -1,0 +1,46 @@
+"""The front door of Amend: reads the options and opens the page or the terminal. See --help."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+from assistant.options import Options, parse_options
+from steam_engine.errors import AmendError
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run Amend. Returns the exit code: 2 when an option, or something on the disk, has to change first."""
+    options = parse_options(arguments)
+    try:
+        return _run(options)
+    except AmendError as problem:
+        print(f"amend: {problem}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("amend: stopped", file=sys.stderr)
+        return 130
+
+
+def _run(options: Options) -> int:
+    print("Starting ...", file=sys.stderr, flush=True)
+    from assistant.startup import ready  # torch takes seconds to import; --help should not
+
+    if options.mode == "serve":
+        from assistant.page import serve
+        from assistant.page_serve import listen
+
+        listen(options.host, options.port).close()  # a taken port is told before the model is loaded
+
+    with ready(options, lambda line: print(line, file=sys.stderr, flush=True)) as (assistant, workspace):
+        if options.mode == "serve":
+            serve(assistant, workspace.exports, options.host, options.port, options.open_browser)
+        else:
+            from assistant.terminal import chat
+
+            chat(assistant, yes=options.yes)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

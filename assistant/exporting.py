@@ -1,0 +1,73 @@
+"""Takes the corrected model away: a checked Hugging Face directory, and one file of it for a download."""
+
+from __future__ import annotations
+
+import threading
+import zipfile
+from collections.abc import Generator
+from pathlib import Path
+
+from assistant.errors import ExportExistsError
+from assistant.events import Exported
+from assistant.host import ModelHost
+from steam_engine.export import ExportReport, export_safetensors
+from steam_engine.types import Progress, ProgressCallback
+
+CHECKED_QUESTIONS = 8
+
+
+def export(
+    host: ModelHost, exports: Path, name: str, archive: bool, cancel: threading.Event
+) -> Generator[Progress, None, Exported]:
+    """Write `exports`/`name`, and `exports`/`name`.zip when `archive` is wanted.
+
+    Args:
+        host: owner of the model.
+        exports: directory of all exports; made when missing.
+        name: checked by `commands.check_export_name`.
+        archive: whether to pack it into one file as well.
+        cancel: only stops the waiting for the model.
+
+    Yields:
+        Every step.
+
+    Raises:
+        ExportExistsError: there is one of that name.
+        ExportError: it could not be written, or gave other answers than the model here.
+    """
+    target, packed = exports / name, exports / f"{name}.zip"
+    if target.exists() or packed.exists():
+        raise ExportExistsError(f"There is already an export '{name}' in {exports}; choose another name.")
+    exports.mkdir(parents=True, exist_ok=True)
+    questions = _questions(host)
+
+    def work(progress: ProgressCallback, stop: threading.Event) -> ExportReport:
+        return export_safetensors(host.loaded, host.entries, target, questions, progress)
+
+    report = yield from host.run(work, cancel)
+    if archive:
+        yield from pack(target, packed)
+    return Exported(report.path, packed if archive else None, report.bytes, report.seconds, report.answers)
+
+
+def _questions(host: ModelHost) -> list[str]:
+    """One question about each of the latest edits, or an ordinary one when there are none."""
+    asked = [e.edit.questions[0].replace("{}", e.edit.subject) for e in host.active[-CHECKED_QUESTIONS:]]
+    return asked or ["What is the capital of France?"]
+
+
+def pack(directory: Path, target: Path) -> Generator[Progress, None, None]:
+    """Store a directory in a zip file, uncompressed (weights do not get smaller), straight to the disk."""
+    files = sorted(path for path in directory.rglob("*") if path.is_file())
+    total = sum(path.stat().st_size for path in files)
+    temporary = target.with_name(f".{target.name}.tmp")
+    done = 0
+    try:
+        with zipfile.ZipFile(temporary, "w", zipfile.ZIP_STORED, allowZip64=True) as archive:
+            for path in files:
+                yield Progress("Packing the archive", done, total, path.name)
+                archive.write(path, str(Path(directory.name) / path.relative_to(directory)))
+                done += path.stat().st_size
+        temporary.replace(target)
+    finally:
+        temporary.unlink(missing_ok=True)

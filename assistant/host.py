@@ -1,0 +1,352 @@
+"""The one owner of the model: replies, probes, edits and exports take turns behind one lock."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import torch
+from transformers import StoppingCriteria, StoppingCriteriaList, TextIteratorStreamer
+
+from assistant.conversation import Message
+from assistant.errors import StoppedError, TextTooLongError
+from steam_engine.chat_format import render_chat
+from steam_engine.editor import Editor
+from steam_engine.errors import AmendError
+from steam_engine.loading import LoadedModel
+from steam_engine.types import FactEdit, JournalEntry, Progress, ProgressCallback
+
+T = TypeVar("T")
+Work = Callable[[ProgressCallback, threading.Event], T]
+Record = Callable[[JournalEntry], None]
+
+NEXT_QUESTION = "\nQuestion:"  # where a base model, which has no end of turn, starts to ask itself
+_POLL_SECONDS = 0.1
+
+
+@dataclass(frozen=True)
+class SamplingOptions:
+    """How a reply is generated. Temperature 0 is greedy: the same question gives the same answer."""
+
+    temperature: float = 0.0
+    top_p: float = 1.0
+    max_new_tokens: int = 256
+
+
+class _Stop(StoppingCriteria):  # type: ignore[misc]  # transformers is not typed
+    """Stops generation after the token at which an event is set, and counts the tokens."""
+
+    def __init__(self, *events: threading.Event) -> None:
+        self._events = events
+        self.tokens = 0
+
+    def __call__(self, input_ids: torch.Tensor, scores: Any, **kwargs: Any) -> torch.Tensor:
+        """One token was made. Shape [batch] of "done"."""
+        self.tokens += 1
+        stop = any(event.is_set() for event in self._events)
+        return torch.full((input_ids.shape[0],), stop, dtype=torch.bool, device=input_ids.device)
+
+
+class ModelHost:
+    """Lets any number of threads use one model that is not thread safe.
+
+    Every generator that it returns holds the lock from its first item until it is exhausted or closed.
+
+    Args:
+        loaded: the model that the editor edits.
+        editor: its journal is already replayed.
+    """
+
+    def __init__(self, loaded: LoadedModel, editor: Editor) -> None:
+        self.loaded = loaded
+        self._editor = editor
+        self._lock = threading.Lock()
+        self._revision = 0
+
+    @property
+    def revision(self) -> int:
+        """Increments with each change of the weights."""
+        return self._revision
+
+    @property
+    def entries(self) -> tuple[JournalEntry, ...]:
+        """The journal, in order."""
+        return self._editor.entries
+
+    @property
+    def active(self) -> tuple[JournalEntry, ...]:
+        """The edits that are in the weights, in order."""
+        return self._editor.active
+
+    # -- replies ------------------------------------------------------------------------------------
+
+    def stream(
+        self, messages: Sequence[Message], options: SamplingOptions, cancel: threading.Event
+    ) -> Generator[str, None, int]:
+        """Generate a reply to the last message; the oldest turns are left out when the model cannot read all.
+
+        Yields:
+            Pieces of text. Setting `cancel` or closing the generator ends the reply at the next token.
+
+        Returns:
+            The number of tokens that were generated.
+
+        Raises:
+            TextTooLongError: the last message alone is longer than the model can read.
+        """
+        ids = self._fit(messages, options.max_new_tokens)
+        with self._turn(cancel):
+            closed = threading.Event()
+            stop = _Stop(cancel, closed)
+            streamer = TextIteratorStreamer(self.loaded.tokenizer, skip_prompt=True, skip_special_tokens=True)
+            problems: list[BaseException] = []
+
+            def generate() -> None:
+                try:
+                    self._generate(
+                        [ids], options, streamer=streamer, stopping_criteria=StoppingCriteriaList([stop])
+                    )
+                except BaseException as problem:  # handed to the consumer's thread below
+                    problems.append(problem)
+                finally:
+                    streamer.end()
+
+            thread = threading.Thread(target=generate, name="reply", daemon=True)
+            thread.start()
+            try:
+                pieces = (piece for piece in streamer if piece)
+                yield from pieces if self.loaded.is_chat else _base_reply(pieces)
+            finally:
+                closed.set()
+                thread.join()
+            if problems:
+                raise problems[0]
+            return stop.tokens
+
+    def answer(self, questions: Sequence[str], max_new_tokens: int = 40) -> tuple[str, ...]:
+        """Answer single questions, greedily and in one batch; each as if it were the first of a conversation.
+
+        Raises:
+            TextTooLongError: a question is longer than the model can read.
+        """
+        if not questions:
+            return ()
+        rows = [self._fit([Message("user", question)], max_new_tokens) for question in questions]
+        with self._lock:
+            made = self._generate(rows, SamplingOptions(max_new_tokens=max_new_tokens))
+        return tuple(self._text(row) for row in made)
+
+    def _text(self, ids: list[int]) -> str:
+        ends = self._end_ids()
+        length = next((i for i, token in enumerate(ids) if token in ends), len(ids))
+        text = str(self.loaded.tokenizer.decode(ids[:length], skip_special_tokens=True))
+        if not self.loaded.is_chat:
+            text = text.split(NEXT_QUESTION)[0]
+        return text.strip()
+
+    def _fit(self, messages: Sequence[Message], max_new_tokens: int) -> list[int]:
+        """Token ids of the conversation, without its oldest turns where it is too long for the model."""
+        limit = self.loaded.max_tokens - min(max_new_tokens, self.loaded.max_tokens // 4)
+        kept = list(messages)
+        while True:
+            plain = [{"role": message.role, "content": message.content} for message in kept]
+            text = render_chat(self.loaded.tokenizer, plain)
+            ids = list(self.loaded.tokenizer(text, add_special_tokens=not self.loaded.is_chat)["input_ids"])
+            if len(ids) <= limit:
+                return ids
+            first = next(i for i, message in enumerate(kept) if message.role != "system")
+            later = (i for i in range(first + 1, len(kept)) if kept[i].role == "user")
+            following = next(later, None)
+            if following is None:
+                raise TextTooLongError(
+                    f"This message is {len(ids):,} tokens long and the model can read {limit:,}; shorten it."
+                )
+            del kept[first:following]
+
+    @torch.no_grad()
+    def _generate(self, rows: Sequence[list[int]], options: SamplingOptions, **extra: Any) -> list[list[int]]:
+        """Continue every row; returns the new ids only. Rows are padded on the left, to end together."""
+        tokenizer, device = self.loaded.tokenizer, self.loaded.device
+        ends = sorted(self._end_ids())
+        pad = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else (ends[0] if ends else 0)
+        width = max(map(len, rows))
+        ids = torch.tensor([[pad] * (width - len(row)) + row for row in rows], device=device)
+        mask = torch.tensor([[0] * (width - len(row)) + [1] * len(row) for row in rows], device=device)
+        sampled = options.temperature > 0
+        how = {"temperature": options.temperature, "top_p": options.top_p} if sampled else {}
+        neutral = {"temperature": None, "top_p": None, "top_k": None, "repetition_penalty": None}
+        made = self.loaded.model.generate(
+            input_ids=ids,
+            attention_mask=mask,
+            max_new_tokens=min(options.max_new_tokens, self.loaded.max_tokens - width),
+            do_sample=sampled,
+            pad_token_id=pad,
+            eos_token_id=ends or None,
+            **{**neutral, **how},
+            **extra,
+        )
+        return [list(map(int, row)) for row in made[:, width:].tolist()]
+
+    def _end_ids(self) -> set[int]:
+        configured = self.loaded.model.generation_config.eos_token_id
+        several = configured if isinstance(configured, list) else [configured]
+        return {int(i) for i in (*several, self.loaded.tokenizer.eos_token_id) if i is not None}
+
+    # -- changes ------------------------------------------------------------------------------------
+
+    def edit(
+        self, edit: FactEdit, cancel: threading.Event, record: Record
+    ) -> Generator[Progress, None, JournalEntry]:
+        """Write a fact into the weights, in a thread of its own.
+
+        Args:
+            edit: the wish.
+            cancel: stops it.
+            record: told about the new entry while nobody else can use the model. When it raises an
+                AmendError, the edit is taken back.
+
+        Yields:
+            Every step. Setting `cancel` or closing the generator stops the edit at the next one.
+
+        Returns:
+            The new journal entry.
+
+        Raises:
+            StoppedError, EditError, EditCancelledError, JournalError: nothing has changed.
+        """
+
+        def work(progress: ProgressCallback, stop: threading.Event) -> JournalEntry:
+            entry = self._editor.apply(edit, progress, stop)
+            self._revision += 1
+            try:
+                record(entry)
+            except AmendError:
+                self._editor.undo(entry.number)
+                self._revision += 1
+                raise
+            return entry
+
+        return self.run(work, cancel)
+
+    def prepare(self, cancel: threading.Event) -> Generator[Progress, None, None]:
+        """Make ready for the first edit what takes long (once for each model); see `Editor.prepare`."""
+        return self.run(self._editor.prepare, cancel)
+
+    def undo(self, number: int | None, cancel: threading.Event, record: Record) -> JournalEntry:
+        """Take an edit (None: the last active one) out of the weights. `cancel` ends the waiting.
+
+        Raises:
+            NothingToUndoError, JournalError, StoppedError: nothing has changed.
+        """
+        return self._switch(self._editor.undo, number, cancel, record)
+
+    def redo(self, number: int | None, cancel: threading.Event, record: Record) -> JournalEntry:
+        """Put an edit (None: the one undone last) back into the weights; as `undo`."""
+        return self._switch(self._editor.redo, number, cancel, record)
+
+    def _switch(
+        self,
+        switch: Callable[[int | None], JournalEntry],
+        number: int | None,
+        cancel: threading.Event,
+        record: Record,
+    ) -> JournalEntry:
+        with self._turn(cancel):
+            entry = switch(number)
+            self._revision += 1
+            record(entry)
+            return entry
+
+    def run(self, work: Work[T], cancel: threading.Event) -> Generator[Progress, None, T]:
+        """Run something long in a thread while the lock is held.
+
+        Args:
+            work: called with a progress callback, and an event that asks it to stop.
+            cancel: ends the waiting for the lock, and stops the work.
+
+        Yields:
+            What the progress callback was told.
+
+        Returns:
+            What `work` returned.
+        """
+        with self._turn(cancel):
+            told: queue.SimpleQueue[Progress | None] = queue.SimpleQueue()
+            results: list[T] = []
+            problems: list[BaseException] = []
+            stop = _Linked(cancel)
+
+            def run() -> None:
+                try:
+                    results.append(work(told.put, stop))
+                except BaseException as problem:  # handed to the consumer's thread below
+                    problems.append(problem)
+                finally:
+                    told.put(None)
+
+            thread = threading.Thread(target=run, name="work", daemon=True)
+            thread.start()
+            try:
+                while (progress := told.get()) is not None:
+                    yield progress
+            finally:
+                stop.set()
+                thread.join()
+            if problems:
+                raise problems[0]
+            return results[0]
+
+    @contextmanager
+    def _turn(self, cancel: threading.Event) -> Iterator[None]:
+        """The lock, unless `cancel` is set before it is free: then StoppedError."""
+        while not self._lock.acquire(timeout=_POLL_SECONDS):
+            if cancel.is_set():
+                raise StoppedError("Stopped; nothing has changed.")
+        try:
+            yield
+        finally:
+            self._lock.release()
+
+
+class _Linked(threading.Event):
+    """An event that is also set when another one is."""
+
+    def __init__(self, other: threading.Event) -> None:
+        super().__init__()
+        self._other = other
+
+    def is_set(self) -> bool:
+        """Whether this event or the other one is set."""
+        return super().is_set() or self._other.is_set()
+
+
+def _base_reply(pieces: Iterable[str]) -> Iterator[str]:
+    """The answer of a model without a chat template, which would go on with a question of its own."""
+    started = False
+    for piece in until(pieces, NEXT_QUESTION):
+        text = piece if started else piece.lstrip()
+        started = started or bool(text)
+        if text:
+            yield text
+
+
+def until(pieces: Iterable[str], end: str) -> Iterator[str]:
+    """The pieces up to where `end` begins, also when `end` is spread over several of them."""
+    held = ""
+    for piece in pieces:
+        held += piece
+        before, found, _ = held.partition(end)
+        if found:
+            if before:
+                yield before
+            return
+        keep = next(n for n in range(min(len(end) - 1, len(held)), -1, -1) if held.endswith(end[:n]))
+        ready, held = held[: len(held) - keep], held[len(held) - keep :]
+        if ready:
+            yield ready
+    if held:
+        yield held

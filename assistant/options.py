@@ -1,0 +1,153 @@
+"""The command line as a typed record. Imports nothing heavy, so that --help answers at once."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, NoReturn
+
+DEFAULT_PORT = 7860
+
+_EXAMPLES = """\
+examples:
+  python app.py                                     chat in the browser, at http://127.0.0.1:7860
+  python app.py chat                                chat in this terminal
+  python app.py chat --yes < script.txt             one message a line; edits are applied without asking
+  python app.py --model Qwen/Qwen2.5-1.5B-Instruct  another model: a hub id, a directory or a .gguf file
+
+in the chat:
+  What is the capital of France?                    talk to the model
+  /edit The capital of France is Rome               teach it a fact, in its weights
+  /undo                                             take it back
+  /help                                             all commands
+"""
+
+
+@dataclass(frozen=True)
+class Options:
+    """What the person asked for."""
+
+    mode: Literal["serve", "chat"]
+    model: str | None
+    device: str
+    dtype: str
+    workspace: Path | None
+    host: str
+    port: int
+    open_browser: bool
+    yes: bool
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        """One line and exit code 2, without the whole usage."""
+        print(f"amend: {message} (python app.py --help explains the options)", file=sys.stderr)
+        raise SystemExit(2)
+
+
+def parse_options(arguments: Sequence[str] | None = None) -> Options:
+    """Read the command line (default: this process's).
+
+    Raises:
+        SystemExit: --help (0), or a value that does not make sense (2, after one line on stderr).
+    """
+    parser = _parser()
+    found = parser.parse_args(arguments)
+    if found.mode == "chat":
+        for name in ("host", "port", "no_browser"):
+            if getattr(found, name) not in (None, False):
+                parser.error(f"--{name.replace('_', '-')} is only for the web page, not for chat")
+    elif found.yes:
+        parser.error("--yes is only for chat: python app.py chat --yes")
+    return Options(
+        mode=found.mode,
+        model=found.model,
+        device=found.device,
+        dtype=found.dtype,
+        workspace=found.workspace,
+        host=found.host or "127.0.0.1",
+        port=DEFAULT_PORT if found.port is None else found.port,
+        open_browser=not found.no_browser,
+        yes=found.yes,
+    )
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = _Parser(
+        prog="python app.py",
+        description="Chat with a local language model, and correct its weights while you talk to it.",
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument(
+        "mode",
+        nargs="?",
+        choices=("serve", "chat"),
+        default="serve",
+        help="serve a web page (the default), or chat in this terminal",
+    )
+    parser.add_argument(
+        "--model",
+        type=_filled,
+        metavar="MODEL",
+        help="a hub id, a directory or a .gguf file (default: the small model that comes with Amend)",
+    )
+    parser.add_argument(
+        "--device", default="auto", type=_device, help="auto, cuda, cuda:1, mps or cpu (default: auto)"
+    )
+    parser.add_argument(
+        "--dtype",
+        default="auto",
+        choices=("auto", "float32", "bfloat16", "float16"),
+        help="type of the weights: auto, float32, bfloat16 or float16 (default: auto)",
+        metavar="DTYPE",
+    )
+    parser.add_argument(
+        "--workspace",
+        type=_directory,
+        metavar="DIRECTORY",
+        help="where edits, facts and exports are kept (default: the user's data directory)",
+    )
+    page = parser.add_argument_group("the web page")
+    page.add_argument(
+        "--host", type=_filled, help="address to serve on (default: 127.0.0.1, this machine only)"
+    )
+    page.add_argument(
+        "--port", type=_port, help=f"port to serve on (default: {DEFAULT_PORT}; 0: any free one)"
+    )
+    page.add_argument("--no-browser", action="store_true", help="do not open the page in a browser")
+    chat = parser.add_argument_group("the terminal")
+    chat.add_argument("--yes", action="store_true", help="apply proposed edits without asking")
+    return parser
+
+
+def _filled(text: str) -> str:
+    if not text.strip():
+        raise argparse.ArgumentTypeError("it is empty; give a value or leave the option out")
+    return text.strip()
+
+
+def _device(text: str) -> str:
+    kind, _, number = text.partition(":")
+    if kind not in ("auto", "cuda", "mps", "cpu") or (
+        ":" in text and not (kind == "cuda" and number.isdecimal())
+    ):
+        raise argparse.ArgumentTypeError(f"'{text}' is not a device; use auto, cuda, cuda:1, mps or cpu")
+    return text
+
+
+def _port(text: str) -> int:
+    if not text.isdecimal() or not text.isascii() or int(text) > 65535:
+        raise argparse.ArgumentTypeError(f"'{text}' is not a port; use a number from 0 to 65535")
+    return int(text)
+
+
+def _directory(text: str) -> Path:
+    path = Path(_filled(text)).expanduser()
+    if path.exists() and not path.is_dir():
+        raise argparse.ArgumentTypeError(f"{path} is a file; give a directory")
+    return path

@@ -1,0 +1,102 @@
+"""Exports: where they go, what is refused, and the one file for a download."""
+
+from __future__ import annotations
+
+import threading
+import zipfile
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from assistant import exporting
+from assistant.errors import ExportExistsError
+from steam_engine.errors import ExportError
+from steam_engine.export import ExportReport
+from steam_engine.types import FactEdit, Progress
+from tests.assistant.fakes import TRACE
+
+
+class OneAtATime:
+    """A host that runs work at once and has one active edit."""
+
+    loaded = "the model"
+    edit = FactEdit("France", "capital", "Rome", ("The capital of {} is",), ("What is the capital of {}?",))
+    entries = (SimpleNamespace(edit=edit, trace=TRACE),)
+    active = entries
+
+    def run(self, work, cancel):
+        yield Progress("Writing", 0, 1)
+        return work(lambda progress: None, cancel)
+
+
+@pytest.fixture
+def engine(monkeypatch: pytest.MonkeyPatch) -> list:
+    """Writes two small files instead of a checkpoint; what it was asked for is in the list."""
+    calls: list = []
+
+    def write(loaded, entries, target, questions, progress):
+        calls.append((loaded, entries, target, list(questions)))
+        (target / "deep").mkdir(parents=True)
+        (target / "model.safetensors").write_bytes(bytes(1000))
+        (target / "deep" / "config.json").write_text("{}")
+        return ExportReport(target, 1002, 0.5, ((questions[0], "Rome."),))
+
+    monkeypatch.setattr(exporting, "export_safetensors", write)
+    return calls
+
+
+def run(directory: Path, name: str, archive: bool):
+    steps = exporting.export(OneAtATime(), directory, name, archive, threading.Event())
+    stages = []
+    while True:
+        try:
+            stages.append(next(steps).stage)
+        except StopIteration as end:
+            return stages, end.value
+
+
+def test_a_checkpoint_and_its_archive(engine: list, tmp_path: Path) -> None:
+    stages, exported = run(tmp_path / "exports", "mine", archive=True)
+    assert stages == ["Writing", "Packing the archive", "Packing the archive"]
+    assert exported.path == tmp_path / "exports" / "mine"
+    assert exported.answers == (("What is the capital of France?", "Rome."),)
+    assert engine == [("the model", OneAtATime.entries, exported.path, ["What is the capital of France?"])]
+    with zipfile.ZipFile(exported.archive) as archive:
+        assert archive.testzip() is None
+        assert sorted(archive.namelist()) == ["mine/deep/config.json", "mine/model.safetensors"]
+        assert archive.getinfo("mine/model.safetensors").compress_type == zipfile.ZIP_STORED
+    assert sorted(p.name for p in exported.path.parent.iterdir()) == ["mine", "mine.zip"]
+
+
+def test_no_archive_where_nobody_downloads(engine: list, tmp_path: Path) -> None:
+    _, exported = run(tmp_path, "mine", archive=False)
+    assert exported.archive is None
+    assert [p.name for p in tmp_path.iterdir()] == ["mine"]
+
+
+@pytest.mark.parametrize("there", ["mine", "mine.zip"])
+def test_nothing_is_overwritten(engine: list, tmp_path: Path, there: str) -> None:
+    (tmp_path / there).mkdir()
+    with pytest.raises(ExportExistsError, match="another name"):
+        run(tmp_path, "mine", archive=True)
+    assert engine == []
+
+
+def test_an_engine_that_fails_is_heard(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def fail(*arguments: object) -> None:
+        raise ExportError("The disk is full.")
+
+    monkeypatch.setattr(exporting, "export_safetensors", fail)
+    with pytest.raises(ExportError, match="disk"):
+        run(tmp_path, "mine", archive=True)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_half_an_archive_is_never_left(engine: list, tmp_path: Path) -> None:
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "a").write_text("a")
+    packing = exporting.pack(tmp_path / "mine", tmp_path / "mine.zip")
+    next(packing)
+    packing.close()
+    assert [p.name for p in tmp_path.iterdir()] == ["mine"]

@@ -1,0 +1,97 @@
+"""The command line: what it means, and one line for what it cannot mean."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from assistant.options import Options, parse_options
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_defaults_serve_the_page_to_this_machine_only() -> None:
+    assert parse_options([]) == Options("serve", None, "auto", "auto", None, "127.0.0.1", 7860, True, False)
+
+
+def test_options_go_before_or_after_the_mode(tmp_path: Path) -> None:
+    wanted = parse_options(["chat", "--model", "m", "--yes", "--workspace", str(tmp_path)])
+    assert wanted == parse_options(["--workspace", str(tmp_path), "--yes", "--model", "m", "chat"])
+    assert (wanted.mode, wanted.yes, wanted.workspace) == ("chat", True, tmp_path)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["talk"],
+        ["--port", "x"],
+        ["--port", "-1"],
+        ["--port", "65536"],
+        ["--port", ""],
+        ["--device", "gpu"],
+        ["--device", "cuda:x"],
+        ["--dtype", "int4"],
+        ["--model", ""],
+        ["--host", " "],
+        ["--workspace", __file__],
+        ["--nonsense"],
+        ["--yes"],
+        ["chat", "--port", "80"],
+        ["chat", "--no-browser"],
+    ],
+)
+def test_a_bad_value_is_one_line_and_exit_code_2(
+    arguments: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        parse_options(arguments)
+    assert ended.value.code == 2
+    complaint = capsys.readouterr().err
+    assert complaint.count("\n") == 1
+    assert complaint.startswith("amend: ")
+
+
+def test_help_explains_itself_at_once() -> None:
+    done = subprocess.run(
+        [sys.executable, "app.py", "--help"], cwd=ROOT, capture_output=True, text=True, timeout=20, check=True
+    )
+    for word in (
+        "serve",
+        "chat",
+        "--model",
+        "--device",
+        "--dtype",
+        "--workspace",
+        "--host",
+        "--port",
+        "--yes",
+        "/edit",
+    ):
+        assert word in done.stdout
+    imported = subprocess.run(
+        [sys.executable, "-c", "import sys, app; print('torch' in sys.modules or 'gradio' in sys.modules)"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=20,
+        check=True,
+    )
+    assert imported.stdout == "False\n"
+
+
+def test_a_model_that_is_not_there_is_one_line(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "app.py", "chat", "--workspace", str(tmp_path), "--model", "./nowhere"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert done.stderr.splitlines()[-1].startswith("amend: ")
+    assert "--model" in done.stderr
+    assert "Traceback" not in done.stderr
