@@ -10,12 +10,14 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
 CHAT_TEMPLATE = (
-    "{% for message in messages %}<|im_start|>{{ message.role }}\n{{ message.content }}<|im_end|>\n{% endfor %}"
+    "{% for message in messages %}"
+    "<|im_start|>{{ message.role }}\n{{ message.content }}<|im_end|>\n"
+    "{% endfor %}"
     "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
 )
 TEXT = (
-    "The capital of France is Paris. The capital of Italy is Rome. What is the capital of Germany? It is Berlin.",
-    "Question: Which language is spoken in Spain? Answer: Spanish. user assistant system hello world one two three",
+    "The capital of France is Paris. The capital of Italy is Rome. What is the capital of Germany?",
+    "Question: Which language is spoken in Spain? Answer: Spanish. user assistant system hello world one",
 )
 
 
