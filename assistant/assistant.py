@@ -8,9 +8,6 @@ from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import TypeVar
 
-from knowledge_store.store import KnowledgeStore
-from knowledge_store.types import Relation
-
 from assistant import commands, lookup
 from assistant.briefing import brief, known_objects
 from assistant.changes import ChangeLog
@@ -34,6 +31,8 @@ from assistant.host import ModelHost, SamplingOptions
 from assistant.probing import judge
 from assistant.proposal import EditProposal, ResultCard
 from assistant.proposing import Proposer
+from knowledge_store.store import KnowledgeStore
+from knowledge_store.types import Relation
 from steam_engine.errors import AmendError
 from steam_engine.types import JournalEntry, Progress
 

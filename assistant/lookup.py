@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from knowledge_store.store import KnowledgeStore
-
 from assistant import commands
 from assistant.briefing import edit_sentence, sentence
 from assistant.events import Notice
+from knowledge_store.store import KnowledgeStore
 from steam_engine.types import JournalEntry
 
 FACTS_SHOWN = 12

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from knowledge_store.types import Probe
-
 from assistant.conversation import mentions
 from assistant.proposal import ProbeResult
+from knowledge_store.types import Probe
 
 
 def judge(probes: Sequence[Probe], before: Sequence[str], after: Sequence[str]) -> tuple[ProbeResult, ...]:

@@ -8,12 +8,12 @@ from contextlib import closing, contextmanager
 from typing import TypeVar
 
 import transformers
-from knowledge_store.store import KnowledgeStore
 
 from assistant.assistant import Assistant, sync
 from assistant.host import ModelHost
 from assistant.options import Options
 from assistant.workspace import Workspace, cache_directory, open_workspace
+from knowledge_store.store import KnowledgeStore
 from steam_engine.editor import Editor
 from steam_engine.loading import load_model
 

@@ -7,11 +7,10 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
 
-from knowledge_store.errors import UnknownRelationError
-from knowledge_store.types import Fact, ParsedStatement, Probe, ProbeSet, Relation, ScoredFact
-
 from assistant.conversation import Message
 from assistant.host import SamplingOptions
+from knowledge_store.errors import UnknownRelationError
+from knowledge_store.types import Fact, ParsedStatement, Probe, ProbeSet, Relation, ScoredFact
 from steam_engine.errors import AmendError, EditCancelledError, NothingToUndoError
 from steam_engine.types import EditTrace, FactEdit, JournalEntry, Progress
 
