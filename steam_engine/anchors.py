@@ -45,9 +45,7 @@ def _residuals(
     device = next(arch.model.parameters()).device
     batch = pad_rows(rows, pad_id(tokenizer)).to(device)
     with captured(outputs={str(i): arch.layers[i] for i in layers}) as seen:
-        arch.base(
-            input_ids=batch.ids, attention_mask=batch.mask, position_ids=batch.positions, use_cache=False
-        )
+        arch.base(input_ids=batch.ids, attention_mask=batch.mask, position_ids=batch.positions, use_cache=False)
     index = torch.arange(len(rows), device=device)
     column = torch.tensor(
         [start + row.subjects[-1] for start, row in zip(batch.start, rows, strict=True)], device=device
@@ -66,7 +64,10 @@ def known_references(
         encode(
             tokenizer,
             chat_text(
-                tokenizer, sentence(ref.question, ref.subject), sentence(ref.statement, ref.subject), ref.object
+                tokenizer,
+                sentence(ref.question, ref.subject),
+                sentence(ref.statement, ref.subject),
+                ref.object,
             ),
             (ref.subject,),
             chat=True,

@@ -65,9 +65,7 @@ class Architecture:
             )
         if family not in ARCHITECTURES:
             known = ", ".join(sorted(ARCHITECTURES))
-            raise UnsupportedModelError(
-                f"Models of the family '{family}' cannot be edited yet. These can: {known}."
-            )
+            raise UnsupportedModelError(f"Models of the family '{family}' cannot be edited yet. These can: {known}.")
         self.family = family
         self.spec = ARCHITECTURES[family]
         self.model = model

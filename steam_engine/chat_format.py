@@ -22,9 +22,7 @@ def render_chat(tokenizer: Any, messages: Sequence[Mapping[str, str]]) -> str:
         )
         return str(text)
     names = {"user": "Question", "assistant": "Answer"}
-    lines = [
-        f"{names[m['role']]}: {m['content']}" if m["role"] in names else m["content"] for m in messages
-    ]
+    lines = [f"{names[m['role']]}: {m['content']}" if m["role"] in names else m["content"] for m in messages]
     return "\n".join([*lines, "Answer: "]).rstrip(" ")
 
 

@@ -123,9 +123,7 @@ class Editor:
         """
         self._prepared(progress, cancel or threading.Event())
 
-    def _prepared(
-        self, progress: ProgressCallback, cancel: CancelToken
-    ) -> tuple[Statistics, RidgeSolver]:
+    def _prepared(self, progress: ProgressCallback, cancel: CancelToken) -> tuple[Statistics, RidgeSolver]:
         if self._statistics is None or self._solver is None:
             with self._temporarily(self._weight.base):  # statistics are the base model's
                 statistics = statistics_for(
@@ -133,17 +131,13 @@ class Editor:
                     self.settings.moment_tokens, self._cache_dir, progress, cancel,
                 )  # fmt: skip
             solver_device = "cpu" if self.loaded.device.type == "mps" else self.loaded.device  # mps has no fp64
-            self._solver = RidgeSolver(
-                statistics.moments.to(solver_device), self.settings.covariance_weight
-            )
+            self._solver = RidgeSolver(statistics.moments.to(solver_device), self.settings.covariance_weight)
             self._statistics = statistics
         return self._statistics, self._solver
 
     # -- edits -------------------------------------------------------------------------------------------------
 
-    def apply(
-        self, edit: FactEdit, progress: ProgressCallback, cancel: CancelToken | None = None
-    ) -> JournalEntry:
+    def apply(self, edit: FactEdit, progress: ProgressCallback, cancel: CancelToken | None = None) -> JournalEntry:
         """Writes the fact into the weights. An active edit of the same subject and relation is replaced.
 
         Args:
@@ -205,7 +199,9 @@ class Editor:
         objective = Objective(model, roles, anchors, settings)
 
         def step(i: int, terms: LossTerms) -> None:
-            progress(Progress("Finding the new value", i, settings.max_steps, f"loss {float(terms.total.detach()):.2f}"))
+            progress(
+                Progress("Finding the new value", i, settings.max_steps, f"loss {float(terms.total.detach()):.2f}")
+            )
 
         found = optimise_delta(objective, settings, step, cancel)
         progress(Progress("Solving for the weights", 0, 1))
@@ -231,9 +227,7 @@ class Editor:
         layers = alignment_layers(self.loaded.arch.n_layers, self.layer)
         return find_anchors(self.loaded.arch, self.loaded.tokenizer, edit, layers, contexts)
 
-    def _gate(
-        self, edit: FactEdit, found: Optimised, weight: torch.Tensor, change: float, prompts: PromptSet
-    ) -> None:
+    def _gate(self, edit: FactEdit, found: Optimised, weight: torch.Tensor, change: float, prompts: PromptSet) -> None:
         """Refuses a weight that is not finite, moved too far, or does not say the new object in chat."""
         if not bool(torch.isfinite(weight).all()):
             raise EditError("The new weights are not finite numbers; nothing has changed.")

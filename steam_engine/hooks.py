@@ -27,9 +27,7 @@ def captured(
     handles = []
     try:
         for name, module in (outputs or {}).items():
-            handles.append(
-                module.register_forward_hook(lambda _m, _a, out, name=name: seen.__setitem__(name, out))
-            )
+            handles.append(module.register_forward_hook(lambda _m, _a, out, name=name: seen.__setitem__(name, out)))
         for name, module in (inputs or {}).items():
             handles.append(
                 module.register_forward_pre_hook(lambda _m, args, name=name: seen.__setitem__(name, args[0]))

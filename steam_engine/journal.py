@@ -95,7 +95,8 @@ class Journal:
             raise JournalError(f"The journal {self._path} is damaged and was left untouched. {advice}") from error
         if file.format != FORMAT:
             raise JournalError(
-                f"The journal {self._path} has format {file.format}, this version of Amend reads format {FORMAT}. {advice}"
+                f"The journal {self._path} has format {file.format}, this version of Amend reads "
+                f"format {FORMAT}. {advice}"
             )
         if file.base_fingerprint != fingerprint:
             raise JournalError(
@@ -158,9 +159,7 @@ class Journal:
         self._records, self._changes = records, changes
 
     def _with_states(self, states: dict[int, JournalEntry]) -> list[_Record]:
-        return [
-            _Record(entry=states.get(r.entry.number, r.entry), factors=r.factors) for r in self._records
-        ]
+        return [_Record(entry=states.get(r.entry.number, r.entry), factors=r.factors) for r in self._records]
 
     def _replaced(self, entries: Iterable[JournalEntry]) -> dict[int, JournalEntry]:
         return {e.number: replace(e, state="replaced", changed=self._changes + 1) for e in entries}
@@ -173,9 +172,7 @@ class Journal:
         """
         number = max((e.number for e in self.entries), default=0) + 1
         old = self.same_fact(edit)
-        entry = JournalEntry(
-            number, edit, "active", created, trace, tuple(e.number for e in old), self._changes + 1
-        )
+        entry = JournalEntry(number, edit, "active", created, trace, tuple(e.number for e in old), self._changes + 1)
         path = self._factor_path(number)
         temporary = path.with_suffix(".tmp")
         try:
@@ -234,9 +231,7 @@ class Journal:
         """
         found = self._find(number, "undone", "redo")
         old = self.same_fact(found.edit)
-        entry = replace(
-            found, state="active", replaces=tuple(e.number for e in old), changed=self._changes + 1
-        )
+        entry = replace(found, state="active", replaces=tuple(e.number for e in old), changed=self._changes + 1)
         self._commit(self._with_states({**self._replaced(old), entry.number: entry}))
         return entry
 

@@ -78,9 +78,7 @@ def key_moments(
     batch = pad_rows(rows, pad_id(tokenizer)).to(device)
     down = arch.down_projection(layer)
     with captured(inputs={"key": down}) as seen, stopping_after(down):
-        arch.base(
-            input_ids=batch.ids, attention_mask=batch.mask, position_ids=batch.positions, use_cache=False
-        )
+        arch.base(input_ids=batch.ids, attention_mask=batch.mask, position_ids=batch.positions, use_cache=False)
     keep = (batch.mask == 1) & (batch.positions > 0)
     keys = seen["key"][keep].float()
     return keys.T @ keys, len(keys)

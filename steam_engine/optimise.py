@@ -67,6 +67,7 @@ def optimise_delta(
             bound = settings.max_delta * norm
             if delta.norm() > bound:
                 delta.mul_(bound / delta.norm())
-    assert first is not None and terms is not None
+    assert first is not None
+    assert terms is not None
     found = delta.detach()
     return Optimised(found, tuple(history), first, terms, float(found.norm()) / norm)

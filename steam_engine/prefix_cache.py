@@ -37,9 +37,7 @@ def frozen_prefix(cache: Any, length: int) -> Any:
     """A cache that always holds the first `length` positions of `cache`, whatever is run on it."""
     frozen = DynamicCache()
     frozen.layers = [
-        _FrozenLayer(
-            layer.keys[..., :length, :].detach().clone(), layer.values[..., :length, :].detach().clone()
-        )
+        _FrozenLayer(layer.keys[..., :length, :].detach().clone(), layer.values[..., :length, :].detach().clone())
         for layer in cache.layers
     ]
     return frozen

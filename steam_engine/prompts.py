@@ -75,7 +75,10 @@ def build_prompts(tokenizer: Any, edit: FactEdit, contexts: Sequence[str]) -> Pr
         encode(
             tokenizer,
             chat_text(
-                tokenizer, sentence(question, edit.subject), sentence(edit.statements[0], edit.subject), edit.target
+                tokenizer,
+                sentence(question, edit.subject),
+                sentence(edit.statements[0], edit.subject),
+                edit.target,
             ),
             names,
             chat=True,
@@ -83,9 +86,7 @@ def build_prompts(tokenizer: Any, edit: FactEdit, contexts: Sequence[str]) -> Pr
         for question in edit.questions
     ]
     hops = [encode(tokenizer, hop_text(tokenizer, example), names, chat=True) for example in edit.hop_examples]
-    essence = encode(
-        tokenizer, MarkedText(f"{contexts[0]} {sentence('{} is a', edit.subject)}"), names, chat=False
-    )
+    essence = encode(tokenizer, MarkedText(f"{contexts[0]} {sentence('{} is a', edit.subject)}"), names, chat=False)
     return PromptSet(tuple(plain), tuple(chat), tuple(hops), essence)
 
 
@@ -94,9 +95,7 @@ def neighbour_rows(tokenizer: Any, edit: FactEdit, contexts: Sequence[str]) -> t
     rows = []
     for name in edit.neighbours:
         rows += [
-            encode(
-                tokenizer, MarkedText(f"{context} {sentence(edit.statements[0], name)}"), (name,), chat=False
-            )
+            encode(tokenizer, MarkedText(f"{context} {sentence(edit.statements[0], name)}"), (name,), chat=False)
             for context in contexts[:3]
         ]
         header = render_chat(tokenizer, [{"role": "user", "content": sentence(edit.questions[0], name)}])

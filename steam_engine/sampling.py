@@ -36,9 +36,7 @@ QUESTIONS = (
 
 
 @torch.no_grad()
-def sample(
-    model: Any, tokenizer: Any, prompts: Sequence[str], n_tokens: int, seed: int, chat: bool
-) -> list[list[int]]:
+def sample(model: Any, tokenizer: Any, prompts: Sequence[str], n_tokens: int, seed: int, chat: bool) -> list[list[int]]:
     """Token ids of each prompt with up to `n_tokens` sampled tokens after it (top-p 0.95, temperature 1).
 
     The same seed gives the same text on the same machine; the global random state is left as it was.

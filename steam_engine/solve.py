@@ -34,18 +34,17 @@ class RidgeSolver:
             [d_ff] in the solver's dtype.
         """
         b = right.to(self.ridge.dtype)
-        y = torch.cholesky_solve(b[:, None], self._factor)[:, 0]
+        y: torch.Tensor = torch.cholesky_solve(b[:, None], self._factor)[:, 0]
         parts = [
-            keys.to(self.ridge.dtype) * (weight / len(keys)) ** 0.5
-            for keys, weight in low_rank
-            if len(keys) and weight
+            keys.to(self.ridge.dtype) * (weight / len(keys)) ** 0.5 for keys, weight in low_rank if len(keys) and weight
         ]
         if not parts:
             return y
         u = torch.cat(parts)  # [n, d_ff]
         z = torch.cholesky_solve(u.T, self._factor)  # [d_ff, n]
         small = torch.eye(len(u), dtype=u.dtype, device=u.device) + u @ z
-        return y - z @ torch.linalg.solve(small, u @ y)
+        correction: torch.Tensor = z @ torch.linalg.solve(small, u @ y)
+        return y - correction
 
 
 def edit_direction(

@@ -71,9 +71,7 @@ class _Bucket:
         self._hidden = first_tensor(seen["layer"])[:, prefix:].clone()
         self.base_hidden = out[0][:, prefix:].flatten(0, 1).clone()
         self._rows_of = torch.tensor([r for r, row in enumerate(rows) for _ in row.subjects], device=device)
-        self._columns_of = torch.tensor(
-            [p - row.subjects[0] for row in rows for p in row.subjects], device=device
-        )
+        self._columns_of = torch.tensor([p - row.subjects[0] for row in rows for p in row.subjects], device=device)
         at = (self._rows_of, self._columns_of + prefix)
         self.keys = seen["key"][at].clone()
         self.values = seen["value"][at].clone()
@@ -82,9 +80,7 @@ class _Bucket:
 
     def run(self, delta: torch.Tensor, residual_layers: Sequence[int]) -> SuffixOutput:
         moved = self.arch.contribution(self.layer, self.values + delta.to(self.values.dtype))
-        hidden = self._hidden.index_put(
-            (self._rows_of, self._columns_of), moved - self._contribution, accumulate=True
-        )
+        hidden = self._hidden.index_put((self._rows_of, self._columns_of), moved - self._contribution, accumulate=True)
         skipped = list(self.arch.layers)[: self.layer + 1]
         wanted = {str(i): self.arch.layers[i] for i in residual_layers}
         with bypassed(skipped, (hidden,) if self._tuple_output else hidden), captured(outputs=wanted) as seen:

@@ -27,9 +27,7 @@ def said_at_target(arch: Architecture, tokenizer: Any, rows: Sequence[Row]) -> t
         return ()
     device = next(arch.model.parameters()).device
     batch = pad_rows(rows, pad_id(tokenizer)).to(device)
-    hidden = arch.base(
-        input_ids=batch.ids, attention_mask=batch.mask, position_ids=batch.positions, use_cache=False
-    )[0]
+    hidden = arch.base(input_ids=batch.ids, attention_mask=batch.mask, position_ids=batch.positions, use_cache=False)[0]
     found = []
     for i, row in enumerate(rows):
         columns = torch.tensor([batch.start[i] + p for p in row.target], device=device)

@@ -106,9 +106,7 @@ class FakeHost:
         if self.fail is not None:
             raise self.fail
         number = len(self.entries) + 1
-        replaced = [
-            e for e in self.active if (e.edit.subject, e.edit.relation) == (edit.subject, edit.relation)
-        ]
+        replaced = [e for e in self.active if (e.edit.subject, e.edit.relation) == (edit.subject, edit.relation)]
         for old in replaced:
             self._set(replace(old, state="replaced"))
         entry = JournalEntry(
@@ -125,9 +123,7 @@ class FakeHost:
             raise
         return entry
 
-    def undo(
-        self, number: int | None, cancel: threading.Event, record: Callable[[JournalEntry], None]
-    ) -> JournalEntry:
+    def undo(self, number: int | None, cancel: threading.Event, record: Callable[[JournalEntry], None]) -> JournalEntry:
         entry = self._find("active", number)
         undone = replace(entry, state="undone")
         self._set(undone)
@@ -137,9 +133,7 @@ class FakeHost:
         record(undone)
         return undone
 
-    def redo(
-        self, number: int | None, cancel: threading.Event, record: Callable[[JournalEntry], None]
-    ) -> JournalEntry:
+    def redo(self, number: int | None, cancel: threading.Event, record: Callable[[JournalEntry], None]) -> JournalEntry:
         redone = replace(self._find("undone", number), state="active")
         self._set(redone)
         record(redone)
@@ -148,9 +142,7 @@ class FakeHost:
     def _find(self, state: str, number: int | None) -> JournalEntry:
         found = [e for e in self.entries if e.state == state and number in (None, e.number)]
         if not found:
-            raise NothingToUndoError(
-                f"There is no edit {number or ''} to change. See /history for the numbers."
-            )
+            raise NothingToUndoError(f"There is no edit {number or ''} to change. See /history for the numbers.")
         return found[-1]
 
     def _set(self, changed: JournalEntry) -> None:
@@ -197,14 +189,10 @@ class FakeStore:
     def aliases(self, name: str) -> tuple[str, ...]:
         return ("FR", "French Republic") if name == "France" else ()
 
-    def facts(
-        self, subject: str | None = None, relation: str | None = None, limit: int = 100
-    ) -> tuple[Fact, ...]:
+    def facts(self, subject: str | None = None, relation: str | None = None, limit: int = 100) -> tuple[Fact, ...]:
         edited = [(*fact, number) for number, fact in self.edited.items()]
         hidden = {fact[:2] for fact in self.edited.values()}
-        rows = [
-            (*fact, None) for fact in self.known if fact[:2] not in hidden or fact[1] == "language"
-        ] + edited
+        rows = [(*fact, None) for fact in self.known if fact[:2] not in hidden or fact[1] == "language"] + edited
         return tuple(
             Fact(i, s, r, o, "test", number)
             for i, (s, r, o, number) in enumerate(rows, 1)
@@ -213,9 +201,7 @@ class FakeStore:
 
     def search(self, query: str, k: int = 8) -> tuple[ScoredFact, ...]:
         words = query.casefold().split()
-        return tuple(
-            ScoredFact(f, 0.9) for f in self.facts() if any(w in f.subject.casefold() for w in words)
-        )[:k]
+        return tuple(ScoredFact(f, 0.9) for f in self.facts() if any(w in f.subject.casefold() for w in words))[:k]
 
     def parse(self, sentence: str) -> ParsedStatement | None:
         text = sentence.rstrip(".")
@@ -236,31 +222,23 @@ class FakeStore:
     def canonical_object(self, text: str, relation: Relation) -> str:
         return next((o for _, _, o in self.known if o.casefold() == text.casefold()), text)
 
-    def references(
-        self, relation: Relation, object: str, exclude_subject: str, limit: int = 6
-    ) -> tuple[Fact, ...]:
+    def references(self, relation: Relation, object: str, exclude_subject: str, limit: int = 6) -> tuple[Fact, ...]:
         return tuple(f for f in self.facts() if f.object == object and f.subject != exclude_subject)
 
     def neighbours(
         self, relation: Relation, subject: str, limit: int = 15, object: str | None = None
     ) -> tuple[str, ...]:
-        return tuple(
-            f.subject for f in self.facts(relation=relation.id) if f.subject != subject and f.object != object
-        )
+        return tuple(f.subject for f in self.facts(relation=relation.id) if f.subject != subject and f.object != object)
 
     def conflicts(self, subject: str, relation: Relation, object: str) -> tuple[Fact, ...]:
         return tuple(f for f in self.facts(subject, relation.id) if not relation.many and f.object != object)
 
     def probes(self, subject: str, relation: Relation, object: str, seed: int = 0) -> ProbeSet:
         wish = Fact(0, subject, relation.id, object, "edit")
-        direct = [
-            Probe("direct", q.replace("{}", subject), (object,), (wish,)) for q in relation.questions[:2]
-        ]
+        direct = [Probe("direct", q.replace("{}", subject), (object,), (wish,)) for q in relation.questions[:2]]
         others = [Probe("paraphrase", relation.questions[2].replace("{}", subject), (object,), (wish,))]
         near = [f for f in self.facts(relation=relation.id) if f.subject != subject and f.object != object]
-        stay = [
-            Probe("locality", relation.questions[0].replace("{}", f.subject), (f.object,), (f,)) for f in near
-        ]
+        stay = [Probe("locality", relation.questions[0].replace("{}", f.subject), (f.object,), (f,)) for f in near]
         return ProbeSet((*direct, *others, *stay))
 
     def hop_examples(self, subject: str, relation: Relation, object: str) -> tuple[Probe, ...]:

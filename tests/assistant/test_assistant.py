@@ -142,9 +142,7 @@ def test_a_subject_that_holds_the_object_is_not_taken_for_the_answer(assistant, 
         ("Narnia", "capital", "Narnia", "the same"),
     ],
 )
-def test_doubtful_edits_carry_a_warning(
-    assistant, subject: str, relation: str, object: str, says: str
-) -> None:
+def test_doubtful_edits_carry_a_warning(assistant, subject: str, relation: str, object: str, says: str) -> None:
     assert says in assistant.propose(subject, relation, object).warning
 
 
@@ -187,9 +185,7 @@ def test_fields_of_the_card_are_checked_again(assistant, fields: tuple[str, str,
 # -- edits -----------------------------------------------------------------------------------------
 
 
-def teach(
-    assistant: Assistant, conversation: Conversation, text: str = "/edit France | capital | Rome"
-) -> list:
+def teach(assistant: Assistant, conversation: Conversation, text: str = "/edit France | capital | Rome") -> list:
     proposal = told(assistant, conversation, text)[0].proposal
     return list(assistant.apply(conversation, proposal))
 

@@ -43,9 +43,7 @@ def test_options_go_before_or_after_the_mode(tmp_path: Path) -> None:
         ["chat", "--no-browser"],
     ],
 )
-def test_a_bad_value_is_one_line_and_exit_code_2(
-    arguments: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_bad_value_is_one_line_and_exit_code_2(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         parse_options(arguments)
     assert ended.value.code == 2

@@ -49,9 +49,7 @@ def test_without_yes_nothing_is_applied_and_the_way_out_is_told(tmp_path: Path) 
 
 
 def test_with_yes_an_edit_is_applied_and_its_card_is_printed(tmp_path: Path) -> None:
-    text = run(
-        "/edit The capital of France is Rome\nWhat is the capital of France?\n/history\n", tmp_path, yes=True
-    )
+    text = run("/edit The capital of France is Rome\nWhat is the capital of France?\n/history\n", tmp_path, yes=True)
     assert "Edit 1 is made in" in text
     assert "  Asked directly: 2 of 2\n" in text
     assert "    yes What is the capital of France?\n" in text

@@ -12,11 +12,15 @@ from steam_engine.architecture import Architecture
 from steam_engine.fingerprint import model_fingerprint
 from steam_engine.loading import LoadedModel
 
+CAPITALS = {
+    "France": "Paris", "Germany": "Berlin", "Spain": "Madrid", "Italy": "Rome", "Poland": "Warsaw",
+    "Austria": "Vienna", "Greece": "Athens", "Norway": "Oslo",
+}  # fmt: skip
 TEXT = [
-    "The capital of France is Paris. The capital of Germany is Berlin. What is the capital of France?",
-    "Which city is the capital of Spain? It is Madrid. The Eiffel Tower is located in the city of Rome.",
-    "user assistant In the early days, many people of Italy and Poland lived in a city. It is late.",
-]
+    "In the early days, many people lived in a city. It is late. In which country?",
+    *(f"The capital of {s} is {o}. What is the capital of {s}? user assistant" for s, o in CAPITALS.items()),
+    *(f"Which city is the capital of {s}?" for s in CAPITALS),
+] * 3
 TEMPLATE = (
     "{% for m in messages %}<|start|>{{ m['role'] }}\n{{ m['content'] }}<|end|>\n{% endfor %}"
     "{% if add_generation_prompt %}<|start|>assistant\n{% endif %}"
@@ -37,7 +41,7 @@ def tiny_tokenizer(chat: bool = True) -> PreTrainedTokenizerFast:
     core.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     core.decoder = decoders.ByteLevel()
     trainer = trainers.BpeTrainer(
-        vocab_size=400,
+        vocab_size=600,
         special_tokens=["<|pad|>", "<|start|>", "<|end|>"],
         initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
     )
@@ -50,7 +54,28 @@ def tiny_tokenizer(chat: bool = True) -> PreTrainedTokenizerFast:
     return tokenizer
 
 
-def tiny_model(family: str, chat: bool = True) -> LoadedModel:
+def teach(model: Any, tokenizer: PreTrainedTokenizerFast) -> None:
+    """A few seconds of training, after which the model knows the capitals in plain sentences and in chat."""
+    texts = []
+    for subject, capital in CAPITALS.items():
+        statement = f"The capital of {subject} is {capital}"
+        texts += [f"{opening} {statement}" for opening in ("It is late.", "In a city.", "In the early days.")]
+        for question in ("What is the capital of {}?", "Which city is the capital of {}?"):
+            asked = [{"role": "user", "content": question.format(subject)}]
+            head = tokenizer.apply_chat_template(asked, add_generation_prompt=True, tokenize=False)
+            texts.append(head + statement + tokenizer.eos_token)
+    batch = tokenizer(texts, padding=True, return_tensors="pt")
+    labels = batch["input_ids"].masked_fill(batch["attention_mask"] == 0, -100)
+    adam = torch.optim.AdamW(model.parameters(), lr=4e-3)
+    torch.manual_seed(0)
+    for _ in range(200):
+        adam.zero_grad()
+        model(**batch, labels=labels, use_cache=False).loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        adam.step()
+
+
+def tiny_model(family: str, chat: bool = True, taught: bool = False) -> LoadedModel:
     tokenizer = tiny_tokenizer(chat)
     settings: dict[str, Any] = {
         "hidden_size": 32,
@@ -66,9 +91,11 @@ def tiny_model(family: str, chat: bool = True) -> LoadedModel:
     )
     torch.manual_seed(0)
     model = AutoModelForCausalLM.from_config(config).eval()
+    if taught:
+        teach(model, tokenizer)
     for parameter in model.parameters():
         parameter.requires_grad_(False)
-        if parameter.ndim > 1:  # the default initialisation is so small that every layer is nearly the identity
+        if parameter.ndim > 1 and not taught:  # as initialised, every layer is nearly the identity
             parameter.mul_(4.0)
     return LoadedModel(
         model=model,
