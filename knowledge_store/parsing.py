@@ -27,8 +27,8 @@ _OPENERS = re.compile(
     re.IGNORECASE,
 )
 _QUESTION = re.compile(
-    r"^(?:what|which|who|whom|whose|where|when|why|how|is|are|was|were|do|does|did|can|could|will|would|should|"
-    r"may|have|has|if|tell me|please|let's|let us|imagine)\b",
+    r"^(?:what|which|who|whom|whose|where|when|why|how|is|are|was|were|do|does|did|can|could|would|should|"
+    r"have|has|if|tell me|please|let's|let us|imagine)\b",
     re.IGNORECASE,
 )
 _NO_OBJECT = re.compile(
@@ -69,6 +69,7 @@ class _Form:
     expression: re.Pattern[str]
     literal: int  # characters that are not the subject: how specific it is
     telling: bool  # the words alone say which relation is meant
+    opens_with_subject: bool
 
 
 @dataclass(frozen=True)
@@ -90,6 +91,7 @@ class StatementParser:
     ) -> None:
         self._facts = facts
         self._find_relation = find_relation  # by exact name, without meaning
+        self._known: dict[str, dict[str, str]] = {}  # types of the names in the sentence that is being read
         self._forms = [
             _form(relation, position, template)
             for position, relation in enumerate(relations)
@@ -98,22 +100,31 @@ class StatementParser:
 
     def parse(self, sentence: str) -> ParsedStatement | None:
         """Return the best reading, or None when the sentence is a question or states no fact."""
+        self.forget()
         text = sentence.strip()
         if not text or len(text) > MAX_SENTENCE or text.endswith("?") or text.startswith("/"):
             return None
         text = tidy(text)
         # A sentence such as "No, the capital of France is Rome" is read without its opener.
         text = _OPENERS.sub("", text) or text
-        if _QUESTION.match(text) and not self._starts_with_name(text):
-            return None
-        readings = [reading for form in self._forms if (reading := self._read(form, text)) is not None]
+        # "What you need to play tennis is ..." is a template's own opening; "What is ..." is a question.
+        asking = _QUESTION.match(text) is not None and not self._starts_with_name(text)
+        readings = [
+            reading
+            for form in self._forms
+            if not (asking and form.opens_with_subject) and (reading := self._read(form, text)) is not None
+        ]
         if readings:
             return max(readings, key=lambda reading: reading.rank).statement
-        return self._generic(text)
+        return None if asking else self._generic(text)
+
+    def forget(self) -> None:
+        """Drop what was looked up: facts may have changed since."""
+        self._known.clear()
 
     def canonical(self, text: str, type_: str) -> tuple[str, bool]:
         """Return the store's spelling of a name, that of `type_` preferred, and whether it is known."""
-        types = self._facts.entity_types(text)
+        types = self._types(text)
         if type_ in types:
             return types[type_], True
         if types:
@@ -122,9 +133,7 @@ class StatementParser:
 
     def subject(self, text: str, relation: Relation) -> tuple[str, bool]:
         """Return how the store writes this subject, and whether it has a fact of this relation."""
-        known = self._facts.find(text, relation.id, limit=1) or self._facts.find(
-            text, relation.id, current_only=False, limit=1
-        )
+        known = self._facts.find(text, relation.id, current_only=False, limit=1)
         if known:
             return known[0].subject, True
         name, found = self.canonical(text, relation.subject_type)
@@ -144,10 +153,15 @@ class StatementParser:
             name, found = self.canonical(inner, relation.object_type)
         return name
 
+    def _types(self, name: str) -> dict[str, str]:
+        if name not in self._known:
+            self._known[name] = self._facts.entity_types(name)
+        return self._known[name]
+
     def _starts_with_name(self, text: str) -> bool:
         """A title may start like a question: "Who Framed Roger Rabbit was directed by ..."."""
         words = text.split(" ")
-        return any(self._facts.entity_types(" ".join(words[:end])) for end in range(1, min(len(words), 8)))
+        return any(self._types(" ".join(words[:end])) for end in range(1, min(len(words), 8)))
 
     def _read(self, form: _Form, text: str) -> _Reading | None:
         match = form.expression.match(text)
@@ -158,9 +172,9 @@ class StatementParser:
             return None
         relation = form.relation
         subject, known_subject = self.subject(raw_subject, relation)
-        subject_types = self._facts.entity_types(raw_subject)
+        subject_types = self._types(raw_subject)
         object = self.object(raw_object, relation)
-        object_types = self._facts.entity_types(object)
+        object_types = self._types(object)
         score = 2 if known_subject else 1 if relation.subject_type in subject_types else 0
         if relation.object_type in object_types:
             score += 2
@@ -185,7 +199,7 @@ class StatementParser:
             known_relation = relation is not None
             if relation is None:
                 named = any(char.isupper() or char.isdigit() for char in raw_subject)
-                if not named and not self._facts.entity_types(raw_subject):
+                if not named and not self._types(raw_subject):
                     continue  # "The quality of the food is bad" is an opinion, not a fact with a name in it
                 try:
                     relation = relation_from_noun(noun)
@@ -220,14 +234,19 @@ def _form(relation: Relation, position: int, template: str) -> _Form:
     head = literal(before)
     tail = literal(after)
     possessive = after.startswith("'s")
-    if head:
-        head += r"\s+"
+    if head and before.strip().casefold() != "the":
+        head += _GAP
     gap = "" if possessive else r"\s+" if not after.startswith(",") else ""
     expression = rf"^{head}(?P<s>\S.*?){gap}{tail}\s+(?P<o>\S.*)$"
     words = key(before + after)
     telling = bool(before.strip()) or words.endswith(" by") or key(relation.label) in words
     return _Form(
-        relation, position, re.compile(expression, re.IGNORECASE), len((before + after).strip()), telling
+        relation,
+        position,
+        re.compile(expression, re.IGNORECASE),
+        literal=len((before + after).strip()),
+        telling=telling,
+        opens_with_subject=not head,
     )
 
 

@@ -173,6 +173,8 @@ class ProbeMaker:
                 or relation.id in (step.id, step.inverse)
                 or relation.inverse == step.id
                 or key(fact.subject) in avoided
+                # "The official language of Switzerland" is several things: no single answer would be right.
+                or len(self._facts.find(subject=fact.subject, relation=step.id, limit=2)) != 1
             ):
                 continue
             phrase = step.noun_phrase.replace("{}", fact.subject, 1)

@@ -74,6 +74,11 @@ class KnowledgeStore:
             ) from error
         return store
 
+    @property
+    def encoder(self) -> SentenceEncoder:
+        """The encoder that searches use."""
+        return self._encoder
+
     def close(self) -> None:
         """Release the files. The store cannot be used afterwards."""
         with self._lock:
@@ -210,7 +215,7 @@ class KnowledgeStore:
                     [id for number, _ in hits for id in self._by_number.get(number, [])]
                 )
                 found = [
-                    ScoredFact(facts[id], score)
+                    ScoredFact(facts[id], min(score, 1.0))
                     for number, score in hits
                     for id in self._by_number.get(number, [])
                     if id in facts and facts[id].valid_to is None
@@ -229,11 +234,13 @@ class KnowledgeStore:
     def canonical_subject(self, text: str, relation: Relation) -> str:
         """Return how the store writes this subject: "the Eiffel Tower" for "eiffel tower"."""
         with self._lock:
+            self._parser.forget()
             return self._parser.subject(text, relation)[0]
 
     def canonical_object(self, text: str, relation: Relation) -> str:
         """Return how the store writes this object: "Rome" for "the city of rome"."""
         with self._lock:
+            self._parser.forget()
             return self._parser.object(text, relation)
 
     # -- what an edit needs -----------------------------------------------------------------------
