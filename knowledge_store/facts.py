@@ -37,9 +37,7 @@ def check_name(role: str, text: str) -> str:
     if not key(text):
         raise InvalidFactError(f"The {role} of a fact cannot be empty: say what it is about.")
     if len(text) > MAX_NAME:
-        raise InvalidFactError(
-            f"The {role} of a fact can have {MAX_NAME} characters at most; this has {len(text)}."
-        )
+        raise InvalidFactError(f"The {role} of a fact can have {MAX_NAME} characters at most; this has {len(text)}.")
     if not text.isprintable():
         raise InvalidFactError(f"The {role} of a fact must be one line of plain text.")
     return text
@@ -113,9 +111,7 @@ class FactTable:
 
     def aliases(self, name: str) -> tuple[str, ...]:
         """Return the other names of an entity, in the order in which they were added."""
-        rows = self._connection.execute(
-            "SELECT alias FROM aliases WHERE entity_key = ? ORDER BY rowid", (key(name),)
-        )
+        rows = self._connection.execute("SELECT alias FROM aliases WHERE entity_key = ? ORDER BY rowid", (key(name),))
         return tuple(row["alias"] for row in rows)
 
     def names(self, name: str) -> tuple[str, ...]:
@@ -158,8 +154,7 @@ class FactTable:
         """Add a fact that is not an edit; one that is already there is returned as it is."""
         subject, object = check_name("subject", subject), check_name("object", object)
         row = self._connection.execute(
-            f"{_SELECT} WHERE f.subject_key = ? AND f.relation = ? AND f.object_key = ? "
-            "AND f.edit_number IS NULL",
+            f"{_SELECT} WHERE f.subject_key = ? AND f.relation = ? AND f.object_key = ? AND f.edit_number IS NULL",
             (key(subject), relation, key(object)),
         ).fetchone()
         if row is None:
@@ -213,9 +208,7 @@ class FactTable:
         if row is None:
             raise UnknownEditError(f"The store has no fact of edit {number}: choose one from /history.")
         if bool(row["revoked"]) != revoked:
-            self._connection.execute(
-                "UPDATE facts SET revoked = ? WHERE edit_number = ?", (int(revoked), number)
-            )
+            self._connection.execute("UPDATE facts SET revoked = ? WHERE edit_number = ?", (int(revoked), number))
             self._settle(row["subject_key"], row["relation"])
 
     def edits(self) -> Mapping[int, tuple[str, str, str, bool]]:
@@ -224,15 +217,13 @@ class FactTable:
             "SELECT edit_number, subject, relation, object, revoked FROM facts WHERE edit_number IS NOT NULL"
         )
         return {
-            row["edit_number"]: (row["subject"], row["relation"], row["object"], bool(row["revoked"]))
-            for row in rows
+            row["edit_number"]: (row["subject"], row["relation"], row["object"], bool(row["revoked"])) for row in rows
         }
 
     def edited_subjects(self, relation: str) -> set[str]:
         """Return the keys of the subjects whose fact of this relation is an edit now."""
         rows = self._connection.execute(
-            "SELECT subject_key FROM facts WHERE relation = ? AND edit_number IS NOT NULL "
-            "AND valid_to IS NULL",
+            "SELECT subject_key FROM facts WHERE relation = ? AND edit_number IS NOT NULL AND valid_to IS NULL",
             (relation,),
         )
         return {row["subject_key"] for row in rows}
@@ -240,8 +231,7 @@ class FactTable:
     def original(self, subject: str, relation: str) -> tuple[Fact, ...]:
         """Return what held before any edit."""
         rows = self._connection.execute(
-            f"{_SELECT} WHERE f.subject_key = ? AND f.relation = ? AND f.edit_number IS NULL "
-            "ORDER BY f.rank, f.id",
+            f"{_SELECT} WHERE f.subject_key = ? AND f.relation = ? AND f.edit_number IS NULL ORDER BY f.rank, f.id",
             (key(subject), relation),
         )
         return tuple(_fact(row) for row in rows)
@@ -261,11 +251,7 @@ class FactTable:
 
     def _settle(self, subject_key: str, relation: str) -> None:
         """Derive which facts of (subject, relation) hold: the newest active edit, alone unless many may."""
-        many = bool(
-            self._connection.execute("SELECT many FROM relations WHERE id = ?", (relation,)).fetchone()[
-                "many"
-            ]
-        )
+        many = bool(self._connection.execute("SELECT many FROM relations WHERE id = ?", (relation,)).fetchone()["many"])
         rows = self._connection.execute(
             "SELECT id, edit_number, revoked, superseded_by, valid_to FROM facts "
             "WHERE subject_key = ? AND relation = ?",

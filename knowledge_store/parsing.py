@@ -14,9 +14,7 @@ from knowledge_store.types import ParsedStatement, Relation
 
 MAX_SENTENCE = 400  # characters; a longer text is not one plain statement
 MAX_OBJECT_WORDS = 12
-_NAMED_TYPES = frozenset(
-    {"city", "country", "person", "continent", "language", "company", "US state", "sport"}
-)
+_NAMED_TYPES = frozenset({"city", "country", "person", "continent", "language", "company", "US state", "sport"})
 _GAP = r"\s+"
 _NOW = r"(?:\s+(?:now|currently|actually|really|in fact))?"
 _OPENERS = re.compile(
@@ -49,9 +47,7 @@ _NO_NOUN = frozenset((
 # fmt: on
 _IS = r"\s+(?:is|was)\s+(?:(?:now|currently|actually|really|called|named)\s+)*"
 _NOUN_OF = re.compile(
-    r"^(?:the\s+)?(?P<noun>[^\W\d_][\w'&/-]*(?:\s[\w'&/-]+){0,3}?)\s+of\s+(?P<s>\S.*?)"
-    + _IS
-    + r"(?P<o>\S.*)$",
+    r"^(?:the\s+)?(?P<noun>[^\W\d_][\w'&/-]*(?:\s[\w'&/-]+){0,3}?)\s+of\s+(?P<s>\S.*?)" + _IS + r"(?P<o>\S.*)$",
     re.IGNORECASE,
 )
 _POSSESSIVE = re.compile(
@@ -146,9 +142,7 @@ class StatementParser:
         name, found = self.canonical(text, relation.object_type)
         if found:
             return name
-        inner = re.sub(
-            r"^the (?:city|country|state|language|company|sport) of\s+", "", name, flags=re.IGNORECASE
-        )
+        inner = re.sub(r"^the (?:city|country|state|language|company|sport) of\s+", "", name, flags=re.IGNORECASE)
         if inner != name:
             name, found = self.canonical(inner, relation.object_type)
         return name
@@ -208,11 +202,7 @@ class StatementParser:
             elif relation.object_type in _NAMED_TYPES and _is_remark(raw_subject, raw_object):
                 continue
             subject, known_subject = self.subject(raw_subject, relation)
-            object = (
-                self.object(raw_object, relation)
-                if relation.object_type != THING
-                else self._thing(raw_object)
-            )
+            object = self.object(raw_object, relation) if relation.object_type != THING else self._thing(raw_object)
             return ParsedStatement(subject, relation, object, known_subject, known_relation)
         return None
 
@@ -262,6 +252,4 @@ def _plausible(subject: str, object: str) -> bool:
 
 def _is_remark(subject: str, object: str) -> bool:
     """Whether a capitalised subject is followed by plain words: "The capital of France is beautiful"."""
-    return any(char.isupper() for char in subject) and not any(
-        char.isupper() or char.isdigit() for char in object
-    )
+    return any(char.isupper() for char in subject) and not any(char.isupper() or char.isdigit() for char in object)

@@ -52,13 +52,9 @@ class ProbeMaker:
         order = {id_: position for position, id_ in enumerate(self._relations)}
         found = self._facts.find(subject=object, limit=200)
         if relation is not None and relation.object_type in self._facts.entity_types(object):
-            found = tuple(
-                f for f in found if self._relations[f.relation].subject_type == relation.object_type
-            )
+            found = tuple(f for f in found if self._relations[f.relation].subject_type == relation.object_type)
         return tuple(
-            sorted(
-                found, key=lambda f: (not self._relations[f.relation].compositions, order[f.relation], f.id)
-            )
+            sorted(found, key=lambda f: (not self._relations[f.relation].compositions, order[f.relation], f.id))
         )
 
     def neighbours(self, relation: Relation, subject: str, object: str | None, limit: int) -> list[Fact]:
@@ -144,9 +140,7 @@ class ProbeMaker:
                 for fact in old
                 for name in self.answers(step, self._facts.find(subject=fact.object, relation=id_))
             }
-            if before & {key(name) for name in answers} or key(wish.subject) in {
-                key(name) for name in answers
-            }:
+            if before & {key(name) for name in answers} or key(wish.subject) in {key(name) for name in answers}:
                 continue
             hop = _Hop(step, step.compositions[0], phrase, answers, (wish, facts[0]))
             if not _gives_away(hop):
@@ -192,13 +186,9 @@ class ProbeMaker:
         stay = [self._plain(fact) for fact in chosen]
         old = self._old(wish.subject, relation, wish.object)
         if old:
-            about_old = [
-                fact for fact in self.hops(old[0].object, relation) if key(fact.object) != key(wish.subject)
-            ]
+            about_old = [fact for fact in self.hops(old[0].object, relation) if key(fact.object) != key(wish.subject)]
             stay += [self._plain(fact) for fact in about_old[:1]]
-            implied = {key(fact.object) for fact in self.hops(old[0].object)} | {
-                key(fact.object) for fact in old
-            }
+            implied = {key(fact.object) for fact in self.hops(old[0].object)} | {key(fact.object) for fact in old}
             own = [
                 fact
                 for fact in self.hops(wish.subject)
@@ -223,11 +213,7 @@ class ProbeMaker:
     def _old(self, subject: str, relation: Relation, object: str | None) -> tuple[Fact, ...]:
         """Return what holds instead of `object`; if that holds already, what held before edits."""
         current = self._facts.find(subject=subject, relation=relation.id)
-        facts = (
-            current
-            if any(f.edit_number is None for f in current)
-            else self._facts.original(subject, relation.id)
-        )
+        facts = current if any(f.edit_number is None for f in current) else self._facts.original(subject, relation.id)
         return tuple(fact for fact in facts if object is None or key(fact.object) != key(object))
 
 

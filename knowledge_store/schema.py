@@ -65,10 +65,14 @@ CREATE INDEX aliases_by_key ON aliases (alias_key);
 """
 
 
-def connect(directory: Path) -> tuple[sqlite3.Connection, bool]:
-    """Open (or create) the facts file in `directory`.
+def has_tables(connection: sqlite3.Connection) -> bool:
+    """Return whether the file has been filled; a new one is empty."""
+    return connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'meta'").fetchone() is not None
 
-    Returns the connection and whether the file is new and has to be seeded.
+
+def connect(directory: Path) -> sqlite3.Connection:
+    """Open (or create) the facts file in `directory`; a new one has no tables yet.
+
     Raises StoreCorruptError when the file is not a facts file of this version.
     """
     directory.mkdir(parents=True, exist_ok=True)
@@ -79,11 +83,8 @@ def connect(directory: Path) -> tuple[sqlite3.Connection, bool]:
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = NORMAL")
         connection.execute("PRAGMA foreign_keys = ON")
-        tables = {
-            row["name"] for row in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
-        }
-        if not tables:
-            return connection, True
+        if not has_tables(connection):
+            return connection
         row = connection.execute("SELECT value FROM meta WHERE name = 'schema'").fetchone()
         version = row["value"] if row else "none"
     except sqlite3.Error as error:
@@ -97,7 +98,7 @@ def connect(directory: Path) -> tuple[sqlite3.Connection, bool]:
             f"The facts file {path} has version {version}, this program needs {SCHEMA_VERSION}; "
             "move it away to start with a fresh one."
         )
-    return connection, False
+    return connection
 
 
 def create_tables(connection: sqlite3.Connection) -> None:
@@ -111,8 +112,7 @@ def create_tables(connection: sqlite3.Connection) -> None:
 def insert_relation(connection: sqlite3.Connection, relation: Relation) -> None:
     """Add a relation with its templates, after all others."""
     connection.execute(
-        "INSERT INTO relations VALUES "
-        "(?, (SELECT COALESCE(MAX(position), -1) + 1 FROM relations), ?, ?, ?, ?, ?, ?)",
+        "INSERT INTO relations VALUES (?, (SELECT COALESCE(MAX(position), -1) + 1 FROM relations), ?, ?, ?, ?, ?, ?)",
         (
             relation.id,
             relation.label,
@@ -138,9 +138,7 @@ def insert_relation(connection: sqlite3.Connection, relation: Relation) -> None:
 def load_relations(connection: sqlite3.Connection) -> dict[str, Relation]:
     """Return all relations by id, in their order."""
     templates: dict[tuple[str, str], list[str]] = {}
-    for row in connection.execute(
-        "SELECT relation, kind, text FROM templates ORDER BY relation, kind, position"
-    ):
+    for row in connection.execute("SELECT relation, kind, text FROM templates ORDER BY relation, kind, position"):
         templates.setdefault((row["relation"], row["kind"]), []).append(row["text"])
 
     def of(relation: str, kind: str) -> tuple[str, ...]:

@@ -43,9 +43,7 @@ def plant(connection: sqlite3.Connection) -> None:
         if source not in sources:
             sources[source] = source_id(connection, source)
         ranks[relation_id] = ranks.get(relation_id, -1) + 1
-        rows.append(
-            (subject, key(subject), relation_id, object_, key(object_), sources[source], ranks[relation_id])
-        )
+        rows.append((subject, key(subject), relation_id, object_, key(object_), sources[source], ranks[relation_id]))
     connection.executemany(
         "INSERT INTO facts (subject, subject_key, relation, object, object_key, source, rank) "
         "VALUES (?, ?, ?, ?, ?, ?, ?)",

@@ -59,10 +59,10 @@ class KnowledgeStore:
         Raises StoreCorruptError when the facts file cannot be used.
         """
         encoder = encoder if encoder is not None else SentenceEncoder()
-        connection, new = schema.connect(directory)
+        connection = schema.connect(directory)
         try:
-            if new:
-                with FactTable(connection).transaction():
+            with FactTable(connection).transaction():  # two programs may open a new store at the same time
+                if not schema.has_tables(connection):
                     seed.plant(connection)
             store = cls(connection, FactIndex(directory / INDEX_FILE, encoder.dimension), encoder)
             store._repair_index()
@@ -145,10 +145,7 @@ class KnowledgeStore:
 
     def _saved(self, relation: Relation) -> Relation:
         if relation.id not in self._relations:
-            if not self._connection.in_transaction:
-                with self._facts.transaction():
-                    schema.insert_relation(self._connection, relation)
-            else:
+            with self._facts.transaction():
                 schema.insert_relation(self._connection, relation)
             self._relations[relation.id] = relation
             self._refresh()
@@ -211,9 +208,7 @@ class KnowledgeStore:
             reach = k * 2  # facts that no longer hold are in the index too
             while True:
                 hits = self._index.search(vector, reach)
-                facts = self._facts.by_ids(
-                    [id for number, _ in hits for id in self._by_number.get(number, [])]
-                )
+                facts = self._facts.by_ids([id for number, _ in hits for id in self._by_number.get(number, [])])
                 found = [
                     ScoredFact(facts[id], min(score, 1.0))
                     for number, score in hits
@@ -245,9 +240,7 @@ class KnowledgeStore:
 
     # -- what an edit needs -----------------------------------------------------------------------
 
-    def references(
-        self, relation: Relation, object: str, exclude_subject: str, limit: int = 6
-    ) -> tuple[Fact, ...]:
+    def references(self, relation: Relation, object: str, exclude_subject: str, limit: int = 6) -> tuple[Fact, ...]:
         """Return facts that have the object already: of the same relation first, best-known first."""
         with self._lock:
             own = self._facts.entity_keys(exclude_subject)
@@ -413,8 +406,8 @@ class KnowledgeStore:
             self._save_index()
 
     def _save_index(self) -> None:
-        digest = self._index.save()
-        with self._facts.transaction():
+        with self._facts.transaction():  # so that two programs never write the file at the same time
+            digest = self._index.save()
             for name, value in (("index_sha256", digest), ("index_encoder", self._encoder.identity)):
                 self._connection.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (name, value))
 

@@ -15,9 +15,7 @@ class Relation:
     id: str  # relations made from a user's sentence: "adhoc:<slug>"
     label: str  # what a person calls it: "capital"
     statements: tuple[str, ...]  # "The capital of {} is"
-    questions: tuple[
-        str, ...
-    ]  # "What is the capital of {}?"; the first two may be trained on, the rest measure
+    questions: tuple[str, ...]  # "What is the capital of {}?"; the first two may be trained on, the rest measure
     noun_phrase: str  # "the capital of {}"
     many: bool  # a subject has many objects (country -> languages)
     subject_type: str

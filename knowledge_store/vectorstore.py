@@ -39,8 +39,7 @@ class FactVectorStore(VectorStore):
         """
         texts = list(texts)
         triples = [
-            self._triple(text, metadata)
-            for text, metadata in zip(texts, metadatas or [{}] * len(texts), strict=True)
+            self._triple(text, metadata) for text, metadata in zip(texts, metadatas or [{}] * len(texts), strict=True)
         ]
         return [str(fact.id) for fact in self._store.add_facts(triples, kwargs.get("source", ADDED_SOURCE))]
 
@@ -75,9 +74,7 @@ class FactVectorStore(VectorStore):
             return str(metadata["subject"]), str(metadata["relation"]), str(metadata["object"])
         parsed = self._store.parse(text)
         if parsed is None or not parsed.known_relation:
-            raise InvalidFactError(
-                f"'{text}' cannot be read as a fact: write 'The capital of France is Paris'."
-            )
+            raise InvalidFactError(f"'{text}' cannot be read as a fact: write 'The capital of France is Paris'.")
         return parsed.subject, parsed.relation.id, parsed.object
 
     def _document(self, found: ScoredFact) -> Document:

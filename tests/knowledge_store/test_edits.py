@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 
 import pytest
@@ -116,9 +117,7 @@ def test_probes_are_the_same_before_and_after_the_edit_is_recorded(fresh: Knowle
     assert fresh.probes("France", capital, "Rome") == before
 
 
-@pytest.mark.parametrize(
-    ("subject", "object_"), [("", "Rome"), ("France", " "), ("France", "a\nb"), ("x" * 301, "y")]
-)
+@pytest.mark.parametrize(("subject", "object_"), [("", "Rome"), ("France", " "), ("France", "a\nb"), ("x" * 301, "y")])
 def test_a_fact_needs_plain_names(fresh: KnowledgeStore, subject: str, object_: str) -> None:
     with pytest.raises(InvalidFactError):
         fresh.record_edit(1, subject, fresh.relation("capital"), object_)
@@ -175,3 +174,20 @@ def test_a_file_that_is_not_a_store_is_refused_and_kept(tmp_path: Path) -> None:
     with pytest.raises(StoreCorruptError, match="move it away"):
         KnowledgeStore.open(tmp_path, WordEncoder())
     assert path.read_bytes().startswith(b"these are not")
+
+
+def test_a_new_store_can_be_opened_by_several_at_once(tmp_path: Path) -> None:
+    counts: list[int] = []
+
+    def open_and_count() -> None:
+        with KnowledgeStore.open(tmp_path, WordEncoder()) as store:
+            counts.append(len(store.facts(relation="capital", limit=1000)))
+
+    threads = [threading.Thread(target=open_and_count) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(counts) == 4
+    assert len(set(counts)) == 1
+    assert counts[0] > 180

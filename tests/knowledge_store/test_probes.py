@@ -112,11 +112,7 @@ def test_probes_are_the_same_every_time_and_vary_with_the_seed(seeded: Knowledge
 
 
 def test_accepted_answers_have_other_names_but_no_tiny_ones(seeded: KnowledgeStore) -> None:
-    accept = (
-        seeded.probes("Toyota", seeded.relation("company_country"), "the United States")
-        .of("direct")[0]
-        .accept
-    )
+    accept = seeded.probes("Toyota", seeded.relation("company_country"), "the United States").of("direct")[0].accept
     assert {"United States", "USA", "America"} <= set(accept)
     assert "US" not in accept, "it would be found in other words"
 

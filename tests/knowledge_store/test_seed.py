@@ -125,7 +125,5 @@ def test_opening_is_quick_and_loads_no_encoder(tmp_path: Path) -> None:
         "assert not {'torch', 'sentence_transformers', 'transformers'} & set(sys.modules)"
     )
     for _ in range(2):  # a new store, and one that is there already
-        done = subprocess.run(
-            [sys.executable, "-c", program, tmp_path], capture_output=True, text=True, check=True
-        )
+        done = subprocess.run([sys.executable, "-c", program, tmp_path], capture_output=True, text=True, check=True)
         assert float(done.stdout) < 2.0
