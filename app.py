@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 
@@ -24,6 +25,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _run(options: Options) -> int:
     print("Starting ...", file=sys.stderr, flush=True)
+    if not sys.stderr.isatty():  # bars that redraw themselves only make sense where somebody looks
+        os.environ.setdefault("TQDM_DISABLE", "1")
     from assistant.startup import ready  # torch takes seconds to import; --help should not
 
     if options.mode == "serve":

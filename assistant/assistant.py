@@ -181,6 +181,7 @@ class Assistant:
     ) -> Iterator[Event]:
         relation = self._store.relation(proposal.relation)
         subject, object = proposal.subject, proposal.object
+        yield from _working(self._host.prepare(cancel))
         started = time.perf_counter()
         yield Working(Progress("Asking the model before the edit", 0, 0))
         probes = self._store.probes(subject, relation, object).probes

@@ -45,5 +45,5 @@ class ResultCard:
 
     entry: JournalEntry
     probes: tuple[ProbeResult, ...]
-    seconds: float  # from the yes to the recorded edit, without the probes
+    seconds: float  # from the yes to the recorded edit, without the probes and what is done once for a model
     probe_seconds: float  # spent asking the probes, before and after

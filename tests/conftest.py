@@ -40,10 +40,10 @@ def tiny_tokenizer(chat: bool = True) -> PreTrainedTokenizerFast:
     )
 
 
-def save_tiny_model(directory: Path, chat: bool = True) -> Path:
+def save_tiny_model(directory: Path, chat: bool = True, seed: int = 0) -> Path:
     """A random Llama of four small layers with the tokenizer, as a Hugging Face directory."""
     tokenizer = tiny_tokenizer(chat)
-    torch.manual_seed(0)
+    torch.manual_seed(seed)
     config = LlamaConfig(
         vocab_size=len(tokenizer),
         hidden_size=32,
@@ -56,7 +56,12 @@ def save_tiny_model(directory: Path, chat: bool = True) -> Path:
         bos_token_id=None,
         pad_token_id=tokenizer.pad_token_id,
     )
-    LlamaForCausalLM(config).save_pretrained(directory)
+    model = LlamaForCausalLM(config)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            if parameter.ndim > 1:  # the default initialisation is so small that the layers hardly matter
+                parameter.mul_(4.0)
+    model.save_pretrained(directory)
     tokenizer.save_pretrained(directory)
     return directory
 

@@ -96,6 +96,9 @@ class FakeHost:
             self.closed += 1
         return count
 
+    def prepare(self, cancel: threading.Event) -> Generator[Progress, None, None]:
+        yield Progress("Getting to know the model (once)", 0, 1)
+
     def edit(
         self, edit: FactEdit, cancel: threading.Event, record: Callable[[JournalEntry], None]
     ) -> Generator[Progress, None, JournalEntry]:
