@@ -75,9 +75,7 @@ class Assistant:
 
     # -- talking ------------------------------------------------------------------------------------
 
-    def respond(
-        self, conversation: Conversation, text: str, cancel: threading.Event | None = None
-    ) -> Iterator[Event]:
+    def respond(self, conversation: Conversation, text: str, cancel: threading.Event | None = None) -> Iterator[Event]:
         """Answer a message or carry out a command. What cannot be done is a `Failure`, never an exception.
 
         Setting `cancel` ends a reply at the next token (what was said is kept), and an edit at the next step.
@@ -114,9 +112,7 @@ class Assistant:
             case commands.SearchFacts(query=query):
                 yield lookup.facts(self._store, query)
             case commands.Export(name=name):
-                exported = yield from _working(
-                    export(self._host, self._exports, name, self._archives, cancel)
-                )
+                exported = yield from _working(export(self._host, self._exports, name, self._archives, cancel))
                 yield exported
             case commands.Help():
                 yield lookup.help_text()
@@ -176,9 +172,7 @@ class Assistant:
         except AmendError as problem:
             yield Failure(str(problem))
 
-    def _apply(
-        self, conversation: Conversation, proposal: EditProposal, cancel: threading.Event
-    ) -> Iterator[Event]:
+    def _apply(self, conversation: Conversation, proposal: EditProposal, cancel: threading.Event) -> Iterator[Event]:
         relation = self._store.relation(proposal.relation)
         subject, object = proposal.subject, proposal.object
         yield from _working(self._host.prepare(cancel))
@@ -205,9 +199,7 @@ class Assistant:
         yield EditDone(ResultCard(entry, judge(probes, before, after), seconds, probing))
         yield from self._catch_up(conversation)
 
-    def _undo(
-        self, conversation: Conversation, number: int | None, cancel: threading.Event
-    ) -> Iterator[Event]:
+    def _undo(self, conversation: Conversation, number: int | None, cancel: threading.Event) -> Iterator[Event]:
         def record(entry: JournalEntry) -> None:
             sync(self._host, self._store)
             self._changes.note(entry.edit, (entry.edit.target,))
@@ -217,9 +209,7 @@ class Assistant:
         yield Undone(entry, sum(event.count for event in amended))
         yield from amended
 
-    def _redo(
-        self, conversation: Conversation, number: int | None, cancel: threading.Event
-    ) -> Iterator[Event]:
+    def _redo(self, conversation: Conversation, number: int | None, cancel: threading.Event) -> Iterator[Event]:
         def record(entry: JournalEntry) -> None:
             outdated = self._outdated_by(entry)
             sync(self._host, self._store)

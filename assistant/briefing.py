@@ -53,9 +53,7 @@ def brief(store: KnowledgeStore, subject: str, relation: Relation, object: str) 
         aliases=aliases,
         neighbours=store.neighbours(relation, subject, object=object),
         references=tuple(_reference(store, fact) for fact in store.references(relation, object, subject)),
-        hop_examples=tuple(
-            _example(store, hop) for hop in hops if mentions(hop.question, (subject, *aliases))
-        ),
+        hop_examples=tuple(_example(store, hop) for hop in hops if mentions(hop.question, (subject, *aliases))),
     )
 
 

@@ -109,9 +109,7 @@ class Cancel:
     """/cancel."""
 
 
-Command = (
-    Say | EditSentence | EditParts | Undo | Redo | History | SearchFacts | Export | Help | Apply | Cancel
-)
+Command = Say | EditSentence | EditParts | Undo | Redo | History | SearchFacts | Export | Help | Apply | Cancel
 _NAMES = ("edit", "apply", "cancel", "undo", "redo", "history", "facts", "export", "help")
 _JOINERS = "\u200c\u200d"  # format characters that spell words in several scripts
 
@@ -126,9 +124,7 @@ def parse_message(text: str) -> Command:
     if not text:
         raise EmptyMessageError("Type a message, or /help for the list of commands.")
     if len(text) > MAX_MESSAGE:
-        raise TextTooLongError(
-            f"This message has {len(text):,} characters; shorten it to at most {MAX_MESSAGE:,}."
-        )
+        raise TextTooLongError(f"This message has {len(text):,} characters; shorten it to at most {MAX_MESSAGE:,}.")
     found = re.fullmatch(r"/([\w-]*)(?:\s+(.*))?", text, re.DOTALL)
     if found is None:
         return Say(text)
@@ -180,9 +176,7 @@ def clean_field(text: str, what: str) -> str:
     """
     text = " ".join(unicodedata.normalize("NFC", text).split())
     if not text:
-        raise EmptyEditError(
-            f"The {what} of the edit is empty; an edit needs a subject, a relation and an object."
-        )
+        raise EmptyEditError(f"The {what} of the edit is empty; an edit needs a subject, a relation and an object.")
     check_edit_length(text)
     bad = next((c for c in text if c in "<>{}" or _is_control(c)), None)
     if bad is not None:
@@ -209,13 +203,10 @@ def _parse_edit(rest: str) -> EditSentence | EditParts:
                 "Give exactly three parts, none of them empty: /edit SUBJECT | RELATION | OBJECT, "
                 "for example: /edit France | capital | Rome"
             )
-        return EditParts(
-            *(clean_field(p, w) for p, w in zip(parts, ("subject", "relation", "object"), strict=True))
-        )
+        return EditParts(*(clean_field(p, w) for p, w in zip(parts, ("subject", "relation", "object"), strict=True)))
     if rest.rstrip(" .!\"'”’)").endswith(("?", "？", "؟")):
         raise QuestionAsEditError(
-            "An edit is a statement, not a question; say what is true, for example: "
-            "/edit The capital of France is Rome"
+            "An edit is a statement, not a question; say what is true, for example: /edit The capital of France is Rome"
         )
     return EditSentence(clean_field(rest, "sentence"))
 

@@ -32,9 +32,7 @@ class Turn:
 def mentions(text: str, names: Iterable[str]) -> bool:
     """Whether any of the names is in the text as whole words, whatever its case."""
     return any(
-        re.search(rf"(?<!\w){re.escape(name.strip())}(?!\w)", text, re.IGNORECASE)
-        for name in names
-        if name.strip()
+        re.search(rf"(?<!\w){re.escape(name.strip())}(?!\w)", text, re.IGNORECASE) for name in names if name.strip()
     )
 
 

@@ -107,9 +107,7 @@ class ModelHost:
 
             def generate() -> None:
                 try:
-                    self._generate(
-                        [ids], options, streamer=streamer, stopping_criteria=StoppingCriteriaList([stop])
-                    )
+                    self._generate([ids], options, streamer=streamer, stopping_criteria=StoppingCriteriaList([stop]))
                 except BaseException as problem:  # handed to the consumer's thread below
                     problems.append(problem)
                 finally:
@@ -198,9 +196,7 @@ class ModelHost:
 
     # -- changes ------------------------------------------------------------------------------------
 
-    def edit(
-        self, edit: FactEdit, cancel: threading.Event, record: Record
-    ) -> Generator[Progress, None, JournalEntry]:
+    def edit(self, edit: FactEdit, cancel: threading.Event, record: Record) -> Generator[Progress, None, JournalEntry]:
         """Write a fact into the weights, in a thread of its own.
 
         Args:

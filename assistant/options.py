@@ -96,9 +96,7 @@ def _parser() -> argparse.ArgumentParser:
         metavar="MODEL",
         help="a hub id, a directory or a .gguf file (default: the small model that comes with Amend)",
     )
-    parser.add_argument(
-        "--device", default="auto", type=_device, help="auto, cuda, cuda:1, mps or cpu (default: auto)"
-    )
+    parser.add_argument("--device", default="auto", type=_device, help="auto, cuda, cuda:1, mps or cpu (default: auto)")
     parser.add_argument(
         "--dtype",
         default="auto",
@@ -113,12 +111,8 @@ def _parser() -> argparse.ArgumentParser:
         help="where edits, facts and exports are kept (default: the user's data directory)",
     )
     page = parser.add_argument_group("the web page")
-    page.add_argument(
-        "--host", type=_filled, help="address to serve on (default: 127.0.0.1, this machine only)"
-    )
-    page.add_argument(
-        "--port", type=_port, help=f"port to serve on (default: {DEFAULT_PORT}; 0: any free one)"
-    )
+    page.add_argument("--host", type=_filled, help="address to serve on (default: 127.0.0.1, this machine only)")
+    page.add_argument("--port", type=_port, help=f"port to serve on (default: {DEFAULT_PORT}; 0: any free one)")
     page.add_argument("--no-browser", action="store_true", help="do not open the page in a browser")
     chat = parser.add_argument_group("the terminal")
     chat.add_argument("--yes", action="store_true", help="apply proposed edits without asking")
@@ -133,9 +127,7 @@ def _filled(text: str) -> str:
 
 def _device(text: str) -> str:
     kind, _, number = text.partition(":")
-    if kind not in ("auto", "cuda", "mps", "cpu") or (
-        ":" in text and not (kind == "cuda" and number.isdecimal())
-    ):
+    if kind not in ("auto", "cuda", "mps", "cpu") or (":" in text and not (kind == "cuda" and number.isdecimal())):
         raise argparse.ArgumentTypeError(f"'{text}' is not a device; use auto, cuda, cuda:1, mps or cpu")
     return text
 

@@ -36,9 +36,7 @@ def ready(options: Options, report: Report) -> Iterator[tuple[Assistant, Workspa
     transformers.logging.disable_progress_bar()
     with open_workspace(options.workspace) as workspace:
         report(f"Workspace: {workspace.root}")
-        with closing(
-            _timed("the known facts", report, lambda: KnowledgeStore.open(workspace.store))
-        ) as store:
+        with closing(_timed("the known facts", report, lambda: KnowledgeStore.open(workspace.store))) as store:
             loaded = _timed(
                 f"the model {options.model or '(the one that comes with Amend)'}",
                 report,

@@ -54,9 +54,7 @@ class _Session:
         with contextlib.suppress(ImportError):
             import readline  # noqa: F401  # arrow keys and history in input()
         self._interactive = True
-        self._view.line(
-            f"You are talking to {self._assistant.model_name}. /help lists the commands, Ctrl-D ends."
-        )
+        self._view.line(f"You are talking to {self._assistant.model_name}. /help lists the commands, Ctrl-D ends.")
         while True:
             try:
                 message = input("> ")
@@ -101,9 +99,7 @@ class _Session:
         elif self._interactive:
             self._confirm(proposal)
         else:
-            self._view.line(
-                "Not applied: nobody can be asked here. --yes applies edits, and so does the line /apply."
-            )
+            self._view.line("Not applied: nobody can be asked here. --yes applies edits, and so does the line /apply.")
 
     def _apply(self, proposal: EditProposal) -> None:
         self._follow(lambda cancel: self._assistant.apply(self._conversation, proposal, cancel))

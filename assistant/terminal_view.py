@@ -39,9 +39,7 @@ _KINDS = {
 
 def safe(text: str) -> str:
     """The text without control characters, which could move the cursor or change colours; new lines stay."""
-    return "".join(
-        c for c in text if c in "\n\t" or not unicodedata.category(c).startswith("C") or c in "\u200c\u200d"
-    )
+    return "".join(c for c in text if c in "\n\t" or not unicodedata.category(c).startswith("C") or c in "\u200c\u200d")
 
 
 class TerminalView:
@@ -169,9 +167,7 @@ class TerminalView:
         self.line(f"  {name + ':':16}{' '.join(value.split())}")
 
     def _card(self, card: ResultCard) -> None:
-        self.line(
-            f"Edit {card.entry.number} is made in {card.seconds:.1f} s: {fact(card.entry)}", "bold green"
-        )
+        self.line(f"Edit {card.entry.number} is made in {card.seconds:.1f} s: {fact(card.entry)}", "bold green")
         for kind, title in _KINDS.items():
             probes = [probe for probe in card.probes if probe.kind == kind]
             if probes:

@@ -4,31 +4,51 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from assistant import events as ev
 from assistant import startup
+from assistant.briefing import brief
 from assistant.conversation import Conversation
 from assistant.errors import WorkspaceError
 from assistant.options import Options
 from steam_engine.editor import Editor
 from steam_engine.errors import JournalError
-from steam_engine.settings import EditSettings
-from tests.conftest import save_tiny_model
+from steam_engine.loading import LoadedModel
+from steam_engine.types import FactEdit
+from tests.steam_engine.conftest import SETTINGS, taught_model
 
 QUESTION = "What is the capital of France?"
 
 
-@pytest.fixture
-def options(tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Options:
-    """A workspace and a cache of its own; second moments from few tokens, because the model is tiny."""
-    monkeypatch.setattr(startup, "cache_directory", lambda: tmp_path / "cache")
-    small = EditSettings(moment_tokens=512, max_steps=60, max_drift=10.0, max_delta=50.0)
-    monkeypatch.setattr(startup, "Editor", lambda loaded, journal, cache: Editor(loaded, journal, cache, small))
-    return Options(
-        "chat", str(tiny_model), "cpu", "auto", tmp_path / "work", "127.0.0.1", 0, open_browser=False, yes=True
+def simple_brief(*wish: Any) -> FactEdit:
+    """The store's briefing without the words that the tiny model was never taught."""
+    edit = brief(*wish)
+    return replace(
+        edit, statements=edit.statements[:1], neighbours=("Germany", "Spain", "Poland"), hop_examples=(), references=()
     )
+
+
+def load(model: str, device: str, dtype: str) -> LoadedModel:
+    """A tiny model that was taught a few capitals, under any name; another name is another base model."""
+    return replace(taught_model("llama"), name=model, fingerprint=model * 8)
+
+
+@pytest.fixture
+def options(moments_cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Options:
+    """A workspace of its own; the default model is not needed."""
+    monkeypatch.setattr(startup, "cache_directory", lambda: moments_cache)
+    monkeypatch.setattr(startup, "load_model", load)
+    monkeypatch.setattr(startup, "Editor", lambda loaded, journal, cache: Editor(loaded, journal, cache, SETTINGS))
+    monkeypatch.setattr("assistant.assistant.brief", simple_brief)
+    return Options("chat", "llama", "cpu", "auto", tmp_path / "work", "127.0.0.1", 0, open_browser=False, yes=True)
+
+
+@pytest.fixture(scope="session")
+def moments_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("moments")
 
 
 def say(assistant, conversation: Conversation, text: str) -> list[ev.Event]:
@@ -68,16 +88,15 @@ def test_an_edit_lives_on_until_it_is_undone(options: Options) -> None:
         assert say(assistant, Conversation(), "/edit France | capital | Lyon")[0].proposal.known_object == "Paris"
 
 
-def test_a_workspace_in_use_and_another_model_are_refused(options: Options, tmp_path: Path) -> None:
+def test_a_workspace_in_use_and_another_model_are_refused(options: Options) -> None:
     with startup.ready(options, lambda line: None) as (assistant, _):
         with pytest.raises(WorkspaceError, match="--workspace"), startup.ready(options, lambda line: None):
             pass
         proposal = assistant.propose("France", "capital", "Rome")
         assert any(isinstance(e, ev.EditDone) for e in assistant.apply(Conversation(), proposal))
-    other = save_tiny_model(tmp_path / "other", seed=1)
     with (
         pytest.raises(JournalError, match="another base model"),
-        startup.ready(replace(options, model=str(other)), lambda line: None),
+        startup.ready(replace(options, model="other"), lambda line: None),
     ):
         pass
     with startup.ready(options, lambda line: None) as (assistant, _):  # nothing was lost
