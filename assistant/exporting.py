@@ -36,14 +36,17 @@ def export(
         ExportError: it could not be written, or gave other answers than the model here.
     """
     target, packed = exports / name, exports / f"{name}.zip"
-    if target.exists() or packed.exists():
-        raise ExportExistsError(f"There is already an export '{name}' in {exports}; choose another name.")
     exports.mkdir(parents=True, exist_ok=True)
-    questions = _questions(host)
+
+    def refuse_existing() -> None:
+        if target.exists() or packed.exists():
+            raise ExportExistsError(f"There is already an export '{name}' in {exports}; choose another name.")
 
     def work(progress: ProgressCallback, stop: threading.Event) -> ExportReport:
-        return export_safetensors(host.loaded, host.entries, target, questions, progress)
+        refuse_existing()  # again: somebody else may have exported while this one waited
+        return export_safetensors(host.loaded, host.entries, target, _questions(host), progress)
 
+    refuse_existing()
     report = yield from host.run(work, cancel)
     if archive:
         yield from pack(target, packed)

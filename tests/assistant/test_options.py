@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from assistant.options import Options, parse_options
-
-ROOT = Path(__file__).parents[2]
 
 
 def test_defaults_serve_the_page_to_this_machine_only() -> None:
@@ -50,46 +46,3 @@ def test_a_bad_value_is_one_line_and_exit_code_2(arguments: list[str], capsys: p
     complaint = capsys.readouterr().err
     assert complaint.count("\n") == 1
     assert complaint.startswith("amend: ")
-
-
-def test_help_explains_itself_at_once() -> None:
-    done = subprocess.run(
-        [sys.executable, "app.py", "--help"], cwd=ROOT, capture_output=True, text=True, timeout=20, check=True
-    )
-    for word in (
-        "serve",
-        "chat",
-        "--model",
-        "--device",
-        "--dtype",
-        "--workspace",
-        "--host",
-        "--port",
-        "--yes",
-        "/edit",
-    ):
-        assert word in done.stdout
-    imported = subprocess.run(
-        [sys.executable, "-c", "import sys, app; print('torch' in sys.modules or 'gradio' in sys.modules)"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=20,
-        check=True,
-    )
-    assert imported.stdout == "False\n"
-
-
-def test_a_model_that_is_not_there_is_one_line(tmp_path: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "app.py", "chat", "--workspace", str(tmp_path), "--model", "./nowhere"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    assert done.returncode == 2
-    assert done.stderr.splitlines()[-1].startswith("amend: ")
-    assert "--model" in done.stderr
-    assert "Traceback" not in done.stderr
