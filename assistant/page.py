@@ -1,0 +1,287 @@
+"""The web page: chat on the left, what the model was taught on the right. Wires the two, no more."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import gradio as gr
+
+from assistant import page_cards as cards
+from assistant.events import Event, Exported, Failure, Notice, TextPiece, Working
+from assistant.page_journal import journal
+from assistant.page_parts import Parts, lay_out
+from assistant.page_serve import serve_blocks
+from assistant.page_session import PageSession
+from assistant.page_transcript import live, transcript
+from assistant.proposal import EditProposal
+from steam_engine.errors import AmendError
+from steam_engine.types import Progress
+
+if TYPE_CHECKING:
+    from assistant.assistant import Assistant
+
+_LOG = logging.getLogger(__name__)
+_PAINT_SECONDS = 0.06  # how often a growing reply is redrawn
+_JOURNAL_SECONDS = 4.0  # how often a page looks whether another one has changed the model
+
+Update = dict[Any, Any]  # Gradio component -> its new value
+
+
+def build_page(assistant: Assistant, exports: Path) -> gr.Blocks:
+    """The page as Gradio Blocks. `exports` is where checkpoints are written."""
+    with gr.Blocks(title="Amend", analytics_enabled=False, fill_width=True) as blocks:
+        parts = lay_out(assistant.model_name, _relations(assistant))
+        _Page(assistant, parts).wire(blocks)
+    return blocks
+
+
+def serve(assistant: Assistant, exports: Path, host: str, port: int, open_browser: bool) -> None:
+    """Serve the page until Ctrl+C. Raises PortInUseError or AddressError (both AmendError) when it cannot."""
+    serve_blocks(build_page(assistant, exports), exports, host, port, open_browser)
+
+
+def _relations(assistant: Assistant) -> list[tuple[str, str]]:
+    return sorted((relation.label, relation.id) for relation in assistant.relations())
+
+
+def _guarded(events: Iterator[Event]) -> Iterator[Event]:
+    """The same events; whatever goes wrong becomes one clear message, and the details go to the log."""
+    try:
+        yield from events
+    except AmendError as problem:
+        yield Failure(str(problem))
+    except Exception:
+        _LOG.exception("A request of the page failed")
+        yield Failure("Amend itself made a mistake; what it was is written in the terminal.")
+
+
+def _beside(event: Event) -> str:
+    """An event of an export as HTML for its place beside the chat; "" for one that shows nothing there."""
+    match event:
+        case Working(progress=step):
+            return cards.progress(step)
+        case Exported():
+            return cards.export(event)
+        case Failure(message=message):
+            return cards.failure(message)
+        case Notice():
+            return cards.notice(event)
+    return ""
+
+
+class _Page:
+    """The handlers of one page; what belongs to one tab lives in its PageSession."""
+
+    def __init__(self, assistant: Assistant, parts: Parts) -> None:
+        self._assistant = assistant
+        self._parts = parts
+
+    # ------------------------------------------------------------------ wiring
+
+    def wire(self, blocks: gr.Blocks) -> None:
+        """Tie every control to its handler. Must run inside the Blocks."""
+        parts = self._parts
+        everything = parts.all()
+        fields = [parts.subject, parts.relation, parts.object]
+        common: dict[str, Any] = {
+            "show_progress": "hidden",
+            "api_visibility": "private",
+            "concurrency_limit": None,  # the model's owner decides whose turn it is
+        }
+        gr.on([blocks.load], self.opened, parts.session, everything, **common)
+        gr.on(
+            [parts.message.submit, parts.send.click],
+            self.say,
+            [parts.session, parts.message],
+            everything,
+            **common,
+        )
+        parts.transcript.click(self.pressed, parts.session, everything, **common)
+        parts.journal.click(self.pressed, parts.session, everything, **common)
+        gr.on(
+            [parts.apply.click, parts.object.submit, parts.subject.submit],
+            self.apply,
+            [parts.session, *fields],
+            everything,
+            **common,
+        )
+        parts.recheck.click(self.recheck, [parts.session, *fields], everything, **common)
+        parts.dismiss.click(self.dismiss, parts.session, everything, **common)
+        parts.stop.click(self.stop, parts.session, None, queue=False, **common)
+        gr.on(
+            [parts.export.click, parts.export_name.submit],
+            self.export,
+            [parts.session, parts.export_name],
+            everything,
+            **common,
+        )
+        timer = gr.Timer(_JOURNAL_SECONDS)
+        timer.tick(self.look_again, parts.session, everything, queue=False, **common)
+
+    # ---------------------------------------------------------------- handlers
+
+    def opened(self, session: PageSession | None) -> Update:
+        """A tab was opened."""
+        session = session or PageSession()
+        return {self._parts.session: session, **self._paint(session)}
+
+    def say(self, session: PageSession | None, text: str) -> Iterator[Update]:
+        """A message or a command was sent."""
+        session = session or PageSession()
+        text = text.strip()
+        if not text or session.busy:
+            return
+        session.begin(text)
+        yield {
+            self._parts.session: session,
+            self._parts.message: gr.update(value=""),
+            **self._paint(session),
+        }
+        yield from self._follow(session, self._assistant.respond(session.conversation, text, session.cancel))
+
+    def pressed(self, session: PageSession | None, press: gr.EventData) -> Iterator[Update]:
+        """A button inside a card or the journal was pressed."""
+        session = session or PageSession()
+        do, number = str(press.do), str(getattr(press, "number", ""))
+        if do == "say":
+            yield from self.say(session, str(press.text))
+        elif do in ("undo", "redo") and number.isdecimal() and not session.busy:
+            session.begin()
+            yield {self._parts.session: session, **self._paint(session)}
+            yield from self._follow(session, self._assistant.respond(session.conversation, f"/{do} {number}"))
+
+    def apply(
+        self, session: PageSession | None, subject: str, relation: str | None, new: str
+    ) -> Iterator[Update]:
+        """The change on the card is to be made, with the fields as they are now."""
+        if session is None or session.proposal is None or session.busy:
+            return
+        session.begin()
+        yield self._paint(session)
+        try:
+            session.proposal = self._current(session.proposal, subject, relation, new)
+        except AmendError as problem:
+            session.absorb(Failure(str(problem)))
+            session.finish()
+            yield self._paint(session)
+            return
+        events = self._assistant.apply(session.conversation, session.proposal, session.cancel)
+        yield from self._follow(session, events)
+
+    def recheck(
+        self, session: PageSession | None, subject: str, relation: str | None, new: str
+    ) -> Iterator[Update]:
+        """The fields of the card were changed: look again at what the change would mean."""
+        if session is None or session.proposal is None or session.busy:
+            return
+        session.begin()
+        yield self._paint(session)
+        try:
+            session.proposal = self._assistant.propose(subject.strip(), (relation or "").strip(), new.strip())
+        except AmendError as problem:
+            session.absorb(Failure(str(problem)))
+        session.finish()
+        yield {**self._paint(session), **self._fill(session.proposal)}
+
+    def dismiss(self, session: PageSession | None) -> Update:
+        """The proposal is not wanted."""
+        session = session or PageSession()
+        session.proposal = None
+        return {self._parts.session: session, **self._paint(session)}
+
+    def stop(self, session: PageSession | None) -> None:
+        """Stop the reply or the change that is under way; it ends by itself at the next safe point."""
+        if session is not None:
+            session.cancel.set()
+
+    def export(self, session: PageSession | None, name: str) -> Iterator[Update]:
+        """The model is to be taken away as a checkpoint; tells its story beside the chat."""
+        session = session or PageSession()
+        if session.exporting:
+            return
+        parts = self._parts
+        session.exporting = True
+        yield {
+            parts.session: session,
+            parts.export: gr.update(interactive=False),
+            parts.export_status: cards.progress(Progress("Waiting for the model", 0, 0)),
+        }
+        command = f"/export safetensors {name.strip()}".rstrip()
+        shown = ""
+        try:
+            for event in _guarded(self._assistant.respond(session.conversation, command)):
+                shown = _beside(event) or shown
+                yield {parts.export_status: shown}
+        finally:
+            session.exporting = False
+        yield {parts.export: gr.update(interactive=True)}
+
+    def look_again(self, session: PageSession | None) -> Update | Any:
+        """Another page may have changed the model: show the journal as it is now."""
+        if session is None or session.busy:
+            return gr.skip()
+        return self._paint(session)
+
+    # ----------------------------------------------------------------- helpers
+
+    def _follow(self, session: PageSession, events: Iterator[Event]) -> Iterator[Update]:
+        """Show a stream of events as they come; always ends with the tab ready for the next message."""
+        parts = self._parts
+        painted = 0.0
+        before = session.proposal
+        try:
+            for event in _guarded(events):
+                session.absorb(event)
+                if isinstance(event, TextPiece):
+                    if time.monotonic() - painted < _PAINT_SECONDS:
+                        continue
+                    painted = time.monotonic()
+                    yield {parts.live: live(session)}
+                else:
+                    yield self._paint(session)
+        finally:
+            session.finish()
+        update = self._paint(session)
+        if session.proposal is not None and session.proposal is not before:
+            update |= self._fill(session.proposal)
+        yield update
+
+    def _current(self, found: EditProposal, subject: str, relation: str | None, new: str) -> EditProposal:
+        wanted = (subject.strip(), (relation or "").strip(), new.strip())
+        if wanted == (found.subject, found.relation, found.object):
+            return found
+        return self._assistant.propose(*wanted)
+
+    def _paint(self, session: PageSession) -> Update:
+        """Everything that is shown, except what the person is typing."""
+        parts = self._parts
+        entries = self._assistant.journal()
+        states = {entry.number: entry.state for entry in entries}
+        shown = session.proposal is not None and not session.busy
+        return {
+            parts.transcript: transcript(session, states),
+            parts.live: live(session),
+            parts.journal: journal(entries),
+            parts.panel: gr.update(visible=shown),
+            parts.proposal: cards.proposal(session.proposal) if session.proposal else "",
+            parts.send: gr.update(visible=not session.busy),
+            parts.stop: gr.update(visible=session.busy),
+        }
+
+    def _fill(self, proposal: EditProposal | None) -> Update:
+        """The card's boxes, filled from a proposal."""
+        if proposal is None:
+            return {}
+        parts = self._parts
+        choices = _relations(self._assistant)
+        if proposal.relation not in {identifier for _, identifier in choices}:
+            choices.append((proposal.relation_label, proposal.relation))
+        return {
+            parts.subject: gr.update(value=proposal.subject),
+            parts.relation: gr.update(choices=choices, value=proposal.relation),
+            parts.object: gr.update(value=proposal.object),
+        }
