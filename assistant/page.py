@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import gradio as gr
 
 from assistant import page_cards as cards
-from assistant.events import Event, Exported, Failure, Notice, TextPiece, Working
+from assistant.events import Event, Exported, Failure, Notice, ProposalReady, TextPiece, Working
 from assistant.page_journal import journal
 from assistant.page_parts import Parts, lay_out
 from assistant.page_serve import serve_blocks
@@ -29,6 +29,7 @@ _PAINT_SECONDS = 0.06  # how often a growing reply is redrawn
 _JOURNAL_SECONDS = 4.0  # how often a page looks whether another one has changed the model
 
 Update = dict[Any, Any]  # Gradio component -> its new value
+Fields = tuple[str, str, str]  # subject, relation, object as they stand on the card
 
 
 def build_page(assistant: Assistant, exports: Path) -> gr.Blocks:
@@ -98,18 +99,19 @@ class _Page:
             self.say,
             [parts.session, parts.message],
             everything,
+            trigger_mode="multiple",  # the session itself refuses a second message while it is busy
             **common,
         )
         parts.transcript.click(self.pressed, parts.session, everything, **common)
         parts.journal.click(self.pressed, parts.session, everything, **common)
+        parts.apply.click(self.apply, [parts.session, *fields], everything, **common)
         gr.on(
-            [parts.apply.click, parts.object.submit, parts.subject.submit],
-            self.apply,
+            [parts.recheck.click, parts.object.submit, parts.subject.submit],
+            self.recheck,
             [parts.session, *fields],
             everything,
             **common,
         )
-        parts.recheck.click(self.recheck, [parts.session, *fields], everything, **common)
         parts.dismiss.click(self.dismiss, parts.session, everything, **common)
         parts.stop.click(self.stop, parts.session, None, queue=False, **common)
         gr.on(
@@ -120,7 +122,8 @@ class _Page:
             **common,
         )
         timer = gr.Timer(_JOURNAL_SECONDS)
-        timer.tick(self.look_again, parts.session, everything, queue=False, **common)
+        seen = [parts.transcript, parts.journal]
+        timer.tick(self.look_again, parts.session, seen, queue=False, **common)
 
     # ---------------------------------------------------------------- handlers
 
@@ -134,6 +137,7 @@ class _Page:
         session = session or PageSession()
         text = text.strip()
         if not text or session.busy:
+            yield self._nothing(session)
             return
         session.begin(text)
         yield {
@@ -153,39 +157,20 @@ class _Page:
             session.begin()
             yield {self._parts.session: session, **self._paint(session)}
             yield from self._follow(session, self._assistant.respond(session.conversation, f"/{do} {number}"))
+        else:
+            yield self._nothing(session)
 
     def apply(
         self, session: PageSession | None, subject: str, relation: str | None, new: str
     ) -> Iterator[Update]:
         """The change on the card is to be made, with the fields as they are now."""
-        if session is None or session.proposal is None or session.busy:
-            return
-        session.begin()
-        yield self._paint(session)
-        try:
-            session.proposal = self._current(session.proposal, subject, relation, new)
-        except AmendError as problem:
-            session.absorb(Failure(str(problem)))
-            session.finish()
-            yield self._paint(session)
-            return
-        events = self._assistant.apply(session.conversation, session.proposal, session.cancel)
-        yield from self._follow(session, events)
+        yield from self._decide(session, self._change, (subject, relation or "", new))
 
     def recheck(
         self, session: PageSession | None, subject: str, relation: str | None, new: str
     ) -> Iterator[Update]:
         """The fields of the card were changed: look again at what the change would mean."""
-        if session is None or session.proposal is None or session.busy:
-            return
-        session.begin()
-        yield self._paint(session)
-        try:
-            session.proposal = self._assistant.propose(subject.strip(), (relation or "").strip(), new.strip())
-        except AmendError as problem:
-            session.absorb(Failure(str(problem)))
-        session.finish()
-        yield {**self._paint(session), **self._fill(session.proposal)}
+        yield from self._decide(session, self._propose, (subject, relation or "", new))
 
     def dismiss(self, session: PageSession | None) -> Update:
         """The proposal is not wanted."""
@@ -202,6 +187,7 @@ class _Page:
         """The model is to be taken away as a checkpoint; tells its story beside the chat."""
         session = session or PageSession()
         if session.exporting:
+            yield self._nothing(session)
             return
         parts = self._parts
         session.exporting = True
@@ -222,9 +208,10 @@ class _Page:
 
     def look_again(self, session: PageSession | None) -> Update | Any:
         """Another page may have changed the model: show the journal as it is now."""
-        if session is None or session.busy:
+        if session is None or session.busy or session.states == self._states():
             return gr.skip()
-        return self._paint(session)
+        paint = self._paint(session)
+        return {part: paint[part] for part in (self._parts.transcript, self._parts.journal)}
 
     # ----------------------------------------------------------------- helpers
 
@@ -232,7 +219,6 @@ class _Page:
         """Show a stream of events as they come; always ends with the tab ready for the next message."""
         parts = self._parts
         painted = 0.0
-        before = session.proposal
         try:
             for event in _guarded(events):
                 session.absorb(event)
@@ -241,41 +227,62 @@ class _Page:
                         continue
                     painted = time.monotonic()
                     yield {parts.live: live(session)}
+                elif isinstance(event, ProposalReady):
+                    yield self._fill(event.proposal)
                 else:
                     yield self._paint(session)
         finally:
             session.finish()
-        update = self._paint(session)
-        if session.proposal is not None and session.proposal is not before:
-            update |= self._fill(session.proposal)
-        yield update
+        yield self._paint(session)
 
-    def _current(self, found: EditProposal, subject: str, relation: str | None, new: str) -> EditProposal:
-        wanted = (subject.strip(), (relation or "").strip(), new.strip())
-        if wanted == (found.subject, found.relation, found.object):
-            return found
-        return self._assistant.propose(*wanted)
+    def _decide(
+        self,
+        session: PageSession | None,
+        act: Callable[[PageSession, Fields], Iterator[Event]],
+        fields: Fields,
+    ) -> Iterator[Update]:
+        if session is None or session.proposal is None or session.busy:
+            yield self._nothing(session)
+            return
+        session.begin()
+        yield self._paint(session)
+        subject, relation, new = (field.strip() for field in fields)
+        yield from self._follow(session, act(session, (subject, relation, new)))
+
+    def _propose(self, session: PageSession, fields: Fields) -> Iterator[Event]:
+        yield ProposalReady(self._assistant.propose(*fields))
+
+    def _change(self, session: PageSession, fields: Fields) -> Iterator[Event]:
+        proposal = session.proposal
+        if proposal is None or fields != (proposal.subject, proposal.relation, proposal.object):
+            proposal = self._assistant.propose(*fields)
+            yield ProposalReady(proposal)
+        yield from self._assistant.apply(session.conversation, proposal, session.cancel)
+
+    def _nothing(self, session: PageSession | None) -> Update:
+        """No change. Gradio empties every output of a generator that yields nothing at all."""
+        return {self._parts.session: session}
+
+    def _states(self) -> dict[int, str]:
+        return {entry.number: entry.state for entry in self._assistant.journal()}
 
     def _paint(self, session: PageSession) -> Update:
         """Everything that is shown, except what the person is typing."""
         parts = self._parts
-        entries = self._assistant.journal()
-        states = {entry.number: entry.state for entry in entries}
+        session.states = self._states()
         shown = session.proposal is not None and not session.busy
         return {
-            parts.transcript: transcript(session, states),
+            parts.transcript: transcript(session),
             parts.live: live(session),
-            parts.journal: journal(entries),
+            parts.journal: journal(self._assistant.journal()),
             parts.panel: gr.update(visible=shown),
             parts.proposal: cards.proposal(session.proposal) if session.proposal else "",
             parts.send: gr.update(visible=not session.busy),
             parts.stop: gr.update(visible=session.busy),
         }
 
-    def _fill(self, proposal: EditProposal | None) -> Update:
-        """The card's boxes, filled from a proposal."""
-        if proposal is None:
-            return {}
+    def _fill(self, proposal: EditProposal) -> Update:
+        """The card's boxes, filled from a proposal. Only while the card is hidden: nobody may be typing."""
         parts = self._parts
         choices = _relations(self._assistant)
         if proposal.relation not in {identifier for _, identifier in choices}:

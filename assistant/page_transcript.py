@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from assistant import page_cards as cards
 from assistant.events import EditDone, Exported, Failure, Notice, Redone, TurnsAmended, Undone
 from assistant.page_session import Line, PageSession, Said
@@ -17,11 +15,11 @@ EXAMPLES = (
 )
 
 
-def transcript(session: PageSession, states: Mapping[int, str]) -> str:
-    """Everything that is over. `states` gives each change's state now, by its number."""
+def transcript(session: PageSession) -> str:
+    """Everything that is over."""
     if not session.lines:
         return _welcome()
-    return "".join(_line(session, line, states) for line in session.lines)
+    return "".join(_line(session, line) for line in session.lines)
 
 
 def live(session: PageSession) -> str:
@@ -37,7 +35,7 @@ def live(session: PageSession) -> str:
     return ""
 
 
-def _line(session: PageSession, line: Line, states: Mapping[int, str]) -> str:
+def _line(session: PageSession, line: Line) -> str:
     match line.content:
         case Said() as said:
             amended = line.turn is not None and session.conversation.turns[line.turn].amended
@@ -45,7 +43,7 @@ def _line(session: PageSession, line: Line, states: Mapping[int, str]) -> str:
         case Notice() as notice:
             return cards.notice(notice)
         case EditDone(card=card):
-            return cards.result(card, states.get(card.entry.number, card.entry.state))
+            return cards.result(card, session.states.get(card.entry.number, card.entry.state))
         case Undone(entry=entry):
             return _remark(f"Change {entry.number} is undone: {cards.statement(entry)}")
         case Redone(entry=entry):

@@ -79,7 +79,7 @@ def shots(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 
 @pytest.fixture
 def context(chromium: Browser) -> Iterator[BrowserContext]:
-    """A browser profile of its own; fails the test when anything outside the page's own server is asked for."""
+    """A browser profile of its own; fails the test when anything but the page's server is asked for."""
     context = chromium.new_context(viewport={"width": 1280, "height": 800}, accept_downloads=True)
     context.set_default_timeout(15_000)
     outside: list[str] = []

@@ -67,7 +67,8 @@ class FakeAssistant:
         self.capitals = {"France": "Paris", "Japan": "Tokyo"}
         self.entries: list[JournalEntry] = []
         self.proposed: list[tuple[str, str, str]] = []
-        self.cancelled = 0
+        self.cancelled = 0  # changes that were stopped
+        self.replying = 0  # replies under way
 
     # ------------------------------------------------- what the page asks for
 
@@ -160,11 +161,15 @@ class FakeAssistant:
 
     def _reply(self, conversation: Conversation, text: str, cancel: threading.Event) -> Iterator[Event]:
         said = ""
-        for word in self._answer(text).split(" "):
-            if cancel.wait(self.pace):
-                break
-            said += word + " "
-            yield TextPiece(word + " ")
+        self.replying += 1
+        try:
+            for word in self._answer(text).split(" "):
+                if cancel.wait(self.pace):
+                    break
+                said += word + " "
+                yield TextPiece(word + " ")
+        finally:
+            self.replying -= 1
         said = said.strip()
         conversation.add_exchange(text, said)
         yield ReplyDone(said, tokens=len(said.split()), seconds=0.1)

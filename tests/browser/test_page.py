@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -34,6 +36,13 @@ def last_reply(page: Page) -> Locator:
 
 def button(page: Page, name: str) -> Locator:
     return page.get_by_role("button", name=name, exact=True)
+
+
+def wait_until(holds: Callable[[], bool], seconds: float = 10) -> None:
+    end = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < end, "it never came true"
+        time.sleep(0.05)
 
 
 def teach(page: Page, sentence: str = "The capital of France is Rome") -> None:
@@ -118,6 +127,14 @@ def test_each_tab_has_its_own_conversation(
     expect(last_reply(page)).to_contain_text("Paris")
     other = open_page(context, served[1])
     expect(other.locator(".am-message")).to_have_count(0)
+
+
+def test_closing_the_tab_ends_its_reply(page: Page, fake: FakeAssistant) -> None:
+    send(page, "Tell me a long story")
+    expect(page.locator(".am-writing")).to_contain_text("chapter-5")
+    assert fake.replying == 1
+    page.close()
+    wait_until(lambda: fake.replying == 0)
 
 
 # ------------------------------------------------------------------------------------------------ teaching
@@ -373,7 +390,8 @@ FAINT = """() => {
   const walker = document.createTreeWalker(document.querySelector(".gradio-container"), NodeFilter.SHOW_TEXT);
   for (let node; (node = walker.nextNode()); ) {
     const element = node.parentElement;
-    if (!node.data.trim() || !element.checkVisibility() || element.closest("script, style, .sr-only")) continue;
+    if (!node.data.trim() || !element.checkVisibility()) continue;
+    if (element.closest("script, style, .sr-only")) continue;
     const style = getComputedStyle(element);
     const [lighter, darker] = [light(numbers(style.color)), light(behind(element))].sort((a, b) => b - a);
     const ratio = (lighter + 0.05) / (darker + 0.05);
@@ -398,7 +416,8 @@ OVERLAPPING = """() => {
     .filter(([, element]) => element?.checkVisibility())
     .map(([name, element]) => [name, element.getBoundingClientRect()]);
   return boxes.flatMap(([name, a], index) => boxes.slice(index + 1)
-    .filter(([, b]) => a.left < b.right - 1 && b.left < a.right - 1 && a.top < b.bottom - 1 && b.top < a.bottom - 1)
+    .filter(([, b]) => a.left < b.right - 1 && b.left < a.right - 1)
+    .filter(([, b]) => a.top < b.bottom - 1 && b.top < a.bottom - 1)
     .map(([other]) => `${name} and ${other}`));
 }"""
 
