@@ -227,13 +227,17 @@ class _Page:
                         continue
                     painted = time.monotonic()
                     yield {parts.live: live(session)}
-                elif isinstance(event, ProposalReady):
-                    yield self._fill(event.proposal)
                 else:
                     yield self._paint(session)
         finally:
             session.finish()
-        yield self._paint(session)
+        update = self._paint(session)
+        if session.proposal is not None and session.proposal is not session.filled:
+            session.filled = session.proposal
+            update |= self._fill(session.proposal)
+        yield update
+        # Gradio sends the last update once more when all is over, and by then somebody may be typing.
+        yield self._nothing(session)
 
     def _decide(
         self,
@@ -282,7 +286,7 @@ class _Page:
         }
 
     def _fill(self, proposal: EditProposal) -> Update:
-        """The card's boxes, filled from a proposal. Only while the card is hidden: nobody may be typing."""
+        """The card's boxes, filled from a proposal."""
         parts = self._parts
         choices = _relations(self._assistant)
         if proposal.relation not in {identifier for _, identifier in choices}:

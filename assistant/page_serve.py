@@ -46,11 +46,13 @@ class _Server(uvicorn.Server):
 
 def listen(host: str, port: int) -> socket.socket:
     """A socket that listens on host and port (0: any free one). Raises PortInUseError, AddressError."""
+    if not 0 <= port <= 65535:
+        raise AddressError(f"{port} is not a port; use a number from 1 to 65535 with --port.")
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(
             host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )[0]
-    except (socket.gaierror, OverflowError, UnicodeError) as error:
+    except (socket.gaierror, UnicodeError) as error:
         raise AddressError(f"{host}:{port} is not an address to serve on; try --host 127.0.0.1.") from error
     listener = socket.socket(family, kind, protocol)
     if os.name == "posix":  # elsewhere the option would let two programs share the port

@@ -55,6 +55,7 @@ class PageSession:
     cancel: threading.Event = field(default_factory=threading.Event)
     busy: bool = False  # a reply or a change is under way in this tab
     exporting: bool = False
+    filled: EditProposal | None = None  # the proposal that was last put into the card's boxes
     states: dict[int, str] = field(default_factory=dict)  # of the changes by number, as they were last shown
     _new_line: int = 0  # where the lines and turns of what is under way begin
     _new_turn: int = 0

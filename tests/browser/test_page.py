@@ -197,11 +197,13 @@ def test_the_relation_can_be_picked_or_typed(page: Page, fake: FakeAssistant) ->
 
 def test_fields_that_make_no_sense_are_a_message_and_nothing_is_lost(page: Page, fake: FakeAssistant) -> None:
     send(page, "/edit The capital of France is Rome")
+    page.get_by_label("Subject").fill("Japan")
     page.get_by_label("New object").fill("")
     button(page, "Apply").click()
     expect(page.locator(".am-failure")).to_contain_text("Say what the new object is.")
     expect(button(page, "Apply")).to_be_visible()
-    expect(page.get_by_label("Subject")).to_have_value("France")
+    expect(page.get_by_label("Subject")).to_have_value("Japan")
+    expect(page.get_by_label("New object")).to_have_value("")
     assert fake.entries == []
 
 
