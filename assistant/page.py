@@ -35,7 +35,7 @@ Fields = tuple[str, str, str]  # subject, relation, object as they stand on the 
 def build_page(assistant: Assistant, exports: Path) -> gr.Blocks:
     """The page as Gradio Blocks. `exports` is where checkpoints are written."""
     with gr.Blocks(title="Amend", analytics_enabled=False, fill_width=True) as blocks:
-        parts = lay_out(assistant.model_name, _relations(assistant))
+        parts = lay_out(assistant.model_name, sorted({relation.label for relation in assistant.relations()}))
         _Page(assistant, parts).wire(blocks)
     return blocks
 
@@ -43,10 +43,6 @@ def build_page(assistant: Assistant, exports: Path) -> gr.Blocks:
 def serve(assistant: Assistant, exports: Path, host: str, port: int, open_browser: bool) -> None:
     """Serve the page until Ctrl+C. Raises PortInUseError or AddressError (both AmendError) when it cannot."""
     serve_blocks(build_page(assistant, exports), exports, host, port, open_browser)
-
-
-def _relations(assistant: Assistant) -> list[tuple[str, str]]:
-    return sorted((relation.label, relation.id) for relation in assistant.relations())
 
 
 def _guarded(events: Iterator[Event]) -> Iterator[Event]:
@@ -75,7 +71,12 @@ def _beside(event: Event) -> str:
 
 
 class _Page:
-    """The handlers of one page; what belongs to one tab lives in its PageSession."""
+    """The handlers of one page; what belongs to one tab lives in its PageSession.
+
+    Gradio's browser side changes an update in place when the next one of the same handler comes quickly, before it
+    has looked at the first. So a handler's updates are plain values, which cannot be changed in place, except for
+    those of `_switches`, which are complete every time.
+    """
 
     def __init__(self, assistant: Assistant, parts: Parts) -> None:
         self._assistant = assistant
@@ -142,7 +143,7 @@ class _Page:
         session.begin(text)
         yield {
             self._parts.session: session,
-            self._parts.message: gr.update(value=""),
+            self._parts.message: "",
             **self._paint(session),
         }
         yield from self._follow(session, self._assistant.respond(session.conversation, text, session.cancel))
@@ -160,15 +161,11 @@ class _Page:
         else:
             yield self._nothing(session)
 
-    def apply(
-        self, session: PageSession | None, subject: str, relation: str | None, new: str
-    ) -> Iterator[Update]:
+    def apply(self, session: PageSession | None, subject: str, relation: str | None, new: str) -> Iterator[Update]:
         """The change on the card is to be made, with the fields as they are now."""
         yield from self._decide(session, self._change, (subject, relation or "", new))
 
-    def recheck(
-        self, session: PageSession | None, subject: str, relation: str | None, new: str
-    ) -> Iterator[Update]:
+    def recheck(self, session: PageSession | None, subject: str, relation: str | None, new: str) -> Iterator[Update]:
         """The fields of the card were changed: look again at what the change would mean."""
         yield from self._decide(session, self._propose, (subject, relation or "", new))
 
@@ -193,7 +190,7 @@ class _Page:
         session.exporting = True
         yield {
             parts.session: session,
-            parts.export: gr.update(interactive=False),
+            **self._switches(session),
             parts.export_status: cards.progress(Progress("Waiting for the model", 0, 0)),
         }
         command = f"/export safetensors {name.strip()}".rstrip()
@@ -201,10 +198,10 @@ class _Page:
         try:
             for event in _guarded(self._assistant.respond(session.conversation, command)):
                 shown = _beside(event) or shown
-                yield {parts.export_status: shown}
+                yield {parts.export_status: shown, **self._switches(session)}
         finally:
             session.exporting = False
-        yield {parts.export: gr.update(interactive=True)}
+        yield self._switches(session)
 
     def look_again(self, session: PageSession | None) -> Update | Any:
         """Another page may have changed the model: show the journal as it is now."""
@@ -226,7 +223,7 @@ class _Page:
                     if time.monotonic() - painted < _PAINT_SECONDS:
                         continue
                     painted = time.monotonic()
-                    yield {parts.live: live(session)}
+                    yield {parts.live: live(session), **self._switches(session)}
                 else:
                     yield self._paint(session)
         finally:
@@ -251,6 +248,8 @@ class _Page:
         session.begin()
         yield self._paint(session)
         subject, relation, new = (field.strip() for field in fields)
+        if relation == session.proposal.relation_label:
+            relation = session.proposal.relation
         yield from self._follow(session, act(session, (subject, relation, new)))
 
     def _propose(self, session: PageSession, fields: Fields) -> Iterator[Event]:
@@ -265,7 +264,8 @@ class _Page:
 
     def _nothing(self, session: PageSession | None) -> Update:
         """No change. Gradio empties every output of a generator that yields nothing at all."""
-        return {self._parts.session: session}
+        session = session or PageSession()
+        return {self._parts.session: session, **self._switches(session)}
 
     def _states(self) -> dict[int, str]:
         return {entry.number: entry.state for entry in self._assistant.journal()}
@@ -274,25 +274,28 @@ class _Page:
         """Everything that is shown, except what the person is typing."""
         parts = self._parts
         session.states = self._states()
-        shown = session.proposal is not None and not session.busy
         return {
             parts.transcript: transcript(session),
             parts.live: live(session),
             parts.journal: journal(self._assistant.journal()),
-            parts.panel: gr.update(visible=shown),
-            parts.proposal: cards.proposal(session.proposal) if session.proposal else "",
+            parts.proposal: cards.proposal(session.proposal) if session.proposal and not session.busy else "",
+            **self._switches(session),
+        }
+
+    def _switches(self, session: PageSession) -> Update:
+        """What can be seen and pressed."""
+        parts = self._parts
+        return {
             parts.send: gr.update(visible=not session.busy),
             parts.stop: gr.update(visible=session.busy),
+            parts.export: gr.update(interactive=not session.exporting),
         }
 
     def _fill(self, proposal: EditProposal) -> Update:
         """The card's boxes, filled from a proposal."""
         parts = self._parts
-        choices = _relations(self._assistant)
-        if proposal.relation not in {identifier for _, identifier in choices}:
-            choices.append((proposal.relation_label, proposal.relation))
         return {
-            parts.subject: gr.update(value=proposal.subject),
-            parts.relation: gr.update(choices=choices, value=proposal.relation),
-            parts.object: gr.update(value=proposal.object),
+            parts.subject: proposal.subject,
+            parts.relation: proposal.relation_label,
+            parts.object: proposal.object,
         }

@@ -67,16 +67,12 @@ def proposal(found: EditProposal) -> str:
     rows = [("Now it says", f"<q>{plain(found.old_answer)}</q>" if found.old_answer else "nothing yet")]
     if found.known_object:
         rows.append(("On record", escape(found.known_object)))
-    rows.append(
-        ("Anchors", _several(found.anchors, " ", 3) or "none on record; the model's own words will do")
-    )
+    rows.append(("Anchors", _several(found.anchors, " ", 3) or "none on record; the model's own words will do"))
     rows.append(("Protected", _several(found.neighbours, ", ", 6) or "no neighbours on record"))
     if found.conflicts:
         rows.append(("No longer true", _several(found.conflicts, " ", 3)))
     table = "".join(f"<div><dt>{term}</dt><dd>{content}</dd></div>" for term, content in rows)
-    warning = (
-        f'<p class="am-warning"><strong>Careful.</strong> {plain(found.warning)}</p>' if found.warning else ""
-    )
+    warning = f'<p class="am-warning"><strong>Careful.</strong> {plain(found.warning)}</p>' if found.warning else ""
     return (
         '<div class="am-proposal"><h2>Teach the model this?</h2>'
         f'<p class="am-statement">{escape(found.statement)}</p>'
@@ -158,22 +154,16 @@ def _table(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 def failure(message: str) -> str:
     """One clear sentence about what went wrong."""
-    return (
-        '<div class="am-card am-failure" role="alert"><strong>That did not work.</strong> '
-        f"{plain(message)}</div>"
-    )
+    return f'<div class="am-card am-failure" role="alert"><strong>That did not work.</strong> {plain(message)}</div>'
 
 
 def export(done: Exported) -> str:
     """Where a checkpoint is, what the written copy answered, and its archive to download."""
     answers = "".join(
-        f"<div><dt>{plain(question)}</dt><dd>✓ {plain(answer)}</dd></div>"
-        for question, answer in done.answers
+        f"<div><dt>{plain(question)}</dt><dd>✓ {plain(answer)}</dd></div>" for question, answer in done.answers
     )
     checked = (
-        f'<p>The written copy was loaded again and answered:</p><dl class="am-facts">{answers}</dl>'
-        if answers
-        else ""
+        f'<p>The written copy was loaded again and answered:</p><dl class="am-facts">{answers}</dl>' if answers else ""
     )
     link = ""
     if done.archive is not None:

@@ -29,7 +29,6 @@ class Parts:
     session: Any
     transcript: Any
     live: Any
-    panel: Any
     proposal: Any
     subject: Any
     relation: Any
@@ -50,8 +49,8 @@ class Parts:
         return [getattr(self, part.name) for part in fields(self)]
 
 
-def lay_out(model_name: str, relations: Sequence[tuple[str, str]]) -> Parts:
-    """Put the components on the page (inside an open Blocks). `relations`: (label, id)."""
+def lay_out(model_name: str, relations: Sequence[str]) -> Parts:
+    """Put the components on the page (inside an open Blocks). `relations`: the labels to choose from."""
     session = gr.State(None)
     gr.HTML(_header(model_name), elem_id="am-header", apply_default_css=False)
     with gr.Row(elem_id="am-shell", equal_height=False):
@@ -59,12 +58,14 @@ def lay_out(model_name: str, relations: Sequence[tuple[str, str]]) -> Parts:
             with gr.Column(elem_id="am-chat", min_width=0):
                 transcript = _html("am-transcript", _PRESS)
                 live = _html("am-live")
-            with gr.Column(elem_id="am-panel", visible=False, min_width=0) as panel:
+            # Shown while there is a proposal in it (page.css). It always exists, because a box that Gradio takes
+            # down and puts up again can lose what is written into it meanwhile.
+            with gr.Column(elem_id="am-panel", min_width=0):
                 proposal = _html("am-proposal")
                 with gr.Row(elem_id="am-fields"):
                     subject = gr.Textbox(label="Subject", max_lines=1, min_width=0)
                     relation = gr.Dropdown(
-                        relations, value=None, label="Relation", allow_custom_value=True, min_width=0
+                        list(relations), value=None, label="Relation", allow_custom_value=True, min_width=0
                     )
                     new = gr.Textbox(label="New object", max_lines=1, min_width=0)
                 with gr.Row(elem_id="am-choices"):
@@ -99,21 +100,17 @@ def lay_out(model_name: str, relations: Sequence[tuple[str, str]]) -> Parts:
             )
             journal = _html("am-journal", _PRESS)
             gr.HTML(
-                "<h2>Take the model away</h2><p>A complete checkpoint, loaded again and asked before you get "
-                "it.</p>",
+                "<h2>Take the model away</h2><p>A complete checkpoint, loaded again and asked before you get it.</p>",
                 elem_id="am-take",
                 apply_default_css=False,
             )
-            export_name = gr.Textbox(
-                label="Name", value="my-amended-model", max_lines=1, max_length=64, min_width=0
-            )
+            export_name = gr.Textbox(label="Name", value="my-amended-model", max_lines=1, max_length=64, min_width=0)
             export = gr.Button("Export checkpoint", elem_id="am-export", size="md", min_width=0)
             export_status = _html("am-export-status")
     return Parts(
         session=session,
         transcript=transcript,
         live=live,
-        panel=panel,
         proposal=proposal,
         subject=subject,
         relation=relation,

@@ -37,17 +37,13 @@ def _reader() -> MarkdownIt:
     return reader
 
 
-def _link_elsewhere(
-    renderer: RendererHTML, tokens: list[Token], index: int, options: OptionsDict, env: EnvType
-) -> str:
+def _link_elsewhere(renderer: RendererHTML, tokens: list[Token], index: int, options: OptionsDict, env: EnvType) -> str:
     tokens[index].attrSet("rel", "noopener noreferrer nofollow")
     tokens[index].attrSet("target", "_blank")
     return renderer.renderToken(tokens, index, options, env)
 
 
-def _small_heading(
-    renderer: RendererHTML, tokens: list[Token], index: int, options: OptionsDict, env: EnvType
-) -> str:
+def _small_heading(renderer: RendererHTML, tokens: list[Token], index: int, options: OptionsDict, env: EnvType) -> str:
     # A heading inside a reply is emphasis, not a part of the page's outline.
     tokens[index].tag = "strong"
     return (

@@ -62,9 +62,7 @@ def _remark(text: str) -> str:
 
 
 def _said(said: Said, amended: bool) -> str:
-    text = (
-        plain(said.text) if said.role == "user" else markdown(said.text) or "<em>The model said nothing.</em>"
-    )
+    text = plain(said.text) if said.role == "user" else markdown(said.text) or "<em>The model said nothing.</em>"
     words = f'<div class="am-words">{text}</div>'
     marks = ""
     if said.stopped:
@@ -84,8 +82,7 @@ def _message(role: str, content: str, extra: str = "") -> str:
 
 def _welcome() -> str:
     chips = "".join(
-        f'<button type="button" class="am-chip" data-do="say" data-text="{escape(example)}">'
-        f"{escape(example)}</button>"
+        f'<button type="button" class="am-chip" data-do="say" data-text="{escape(example)}">{escape(example)}</button>'
         for example in EXAMPLES
     )
     return (

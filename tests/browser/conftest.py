@@ -12,10 +12,11 @@ from pathlib import Path
 
 import pytest
 from fake_assistant import FakeAssistant
-from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
 
 from assistant.page import serve
 
+expect.set_options(timeout=20_000)  # a busy machine is not a broken page
 _FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
 
 
@@ -81,14 +82,12 @@ def shots(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 def context(chromium: Browser) -> Iterator[BrowserContext]:
     """A browser profile of its own; fails the test when anything but the page's server is asked for."""
     context = chromium.new_context(viewport={"width": 1280, "height": 800}, accept_downloads=True)
-    context.set_default_timeout(15_000)
+    context.set_default_timeout(20_000)
     outside: list[str] = []
     context.on(
         "request",
         lambda asked: (
-            None
-            if asked.url.startswith(("http://127.0.0.1:", "data:", "blob:"))
-            else outside.append(asked.url)
+            None if asked.url.startswith(("http://127.0.0.1:", "data:", "blob:")) else outside.append(asked.url)
         ),
     )
     yield context

@@ -78,9 +78,7 @@ class FakeAssistant:
     def journal(self) -> tuple[JournalEntry, ...]:
         return tuple(self.entries)
 
-    def respond(
-        self, conversation: Conversation, text: str, cancel: threading.Event | None = None
-    ) -> Iterator[Event]:
+    def respond(self, conversation: Conversation, text: str, cancel: threading.Event | None = None) -> Iterator[Event]:
         cancel = cancel or threading.Event()
         command, _, rest = text.partition(" ")
         commands: dict[str, Callable[[], Iterator[Event]]] = {
@@ -237,9 +235,7 @@ class FakeAssistant:
     def _probes(self, proposal: EditProposal, before: str) -> tuple[ProbeResult, ...]:
         new, subject = proposal.object, proposal.subject
         return (
-            ProbeResult(
-                "direct", proposal.question, f"It is {before}.", f"It is {new}.", (new,), True, False
-            ),
+            ProbeResult("direct", proposal.question, f"It is {before}.", f"It is {new}.", (new,), True, False),
             ProbeResult(
                 "paraphrase",
                 f"Tell me the capital of {subject}.",

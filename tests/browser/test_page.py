@@ -479,6 +479,7 @@ def test_a_keyboard_is_enough(page: Page, fake: FakeAssistant) -> None:
     box.focus()
     page.keyboard.type("/edit The capital of France is Rome")
     page.keyboard.press("Enter")
+    expect(page.get_by_label("New object")).to_be_visible()
     page.get_by_label("New object").focus()
     page.keyboard.press("Tab")
     expect(button(page, "Apply")).to_be_focused()

@@ -38,9 +38,7 @@ def test_a_taken_port_is_a_clear_message(tmp_path: Path) -> None:
             serve(FakeAssistant(tmp_path), tmp_path, "127.0.0.1", port, False)
 
 
-@pytest.mark.parametrize(
-    ("host", "port"), [("no such host", 7860), ("127.0.0.1", 99999), ("203.0.113.1", 7860)]
-)
+@pytest.mark.parametrize(("host", "port"), [("no such host", 7860), ("127.0.0.1", 99999), ("203.0.113.1", 7860)])
 def test_an_impossible_address_is_a_clear_message(host: str, port: int) -> None:
     with pytest.raises(AddressError, match=r"cannot be served on|is not an address|is not a port"):
         listen(host, port)
