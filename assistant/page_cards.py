@@ -81,7 +81,7 @@ def proposal(found: EditProposal) -> str:
 
 
 def _several(names: Sequence[str], between: str, shown: int) -> str:
-    more = f" and {len(names) - shown} more" if len(names) > shown else ""
+    more = f" (and {len(names) - shown} more)" if len(names) > shown else ""
     return escape(between.join(names[:shown]) + more)
 
 
@@ -94,10 +94,26 @@ def result(card: ResultCard, state: str) -> str:
         f'<section class="am-card am-result" aria-label="Result of change {entry.number}">'
         f'<header><div><h2><span class="am-number">Change {entry.number}</span> '
         f"{escape(statement(entry))}</h2>"
-        f'<p class="am-measures">{escape(_measures(card))}</p></div>{button}</header>'
+        f'<p class="am-measures">{escape(_measures(card))}</p></div>{button}</header>{_summary(card.probes)}'
         '<table class="am-probes"><thead><tr><th scope="col">Question</th><th scope="col">Before</th>'
         f'<th scope="col">After</th><th scope="col">Check</th></tr></thead>{"".join(parts)}</table></section>'
     )
+
+
+def _summary(probes: Sequence[ProbeResult]) -> str:
+    """How many questions of each kind went well, at a glance."""
+    items = []
+    for kind, (title, _, _) in _KINDS.items():
+        right, judged = _count(kind, probes)
+        if judged:
+            mark, look = ("✓", "am-good") if right == judged else ("✗", "am-bad") if right == 0 else ("~", "")
+            items.append(f'<li><span class="am-mark {look}">{mark} {right} of {judged}</span> {title}</li>')
+    return f'<ul class="am-summary">{"".join(items)}</ul>' if items else ""
+
+
+def _count(kind: str, probes: Sequence[ProbeResult]) -> tuple[int, int]:
+    judged = [probe.passed for probe in probes if probe.kind == kind and probe.passed is not None]
+    return sum(judged), len(judged)
 
 
 def _measures(card: ResultCard) -> str:
@@ -113,8 +129,8 @@ def _probe_rows(kind: str, probes: Sequence[ProbeResult]) -> str:
     if not mine:
         return ""
     title, good, bad = _KINDS[kind]
-    judged = [probe for probe in mine if probe.passed is not None]
-    count = f"{sum(bool(probe.passed) for probe in judged)} of {len(judged)}" if judged else ""
+    right, judged = _count(kind, probes)
+    count = f"{right} of {judged}" if judged else ""
     rows = "".join(
         f'<tr><td data-label="Question">{plain(probe.question)}</td>'
         f'<td data-label="Before">{plain(probe.before)}</td><td data-label="After">{plain(probe.after)}</td>'
