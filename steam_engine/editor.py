@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -190,7 +190,7 @@ class Editor:
         arch, tokenizer, settings = self.loaded.arch, self.loaded.tokenizer, self.settings
         contexts = statistics.contexts[: settings.n_contexts]
         progress(Progress("Reading the subject", 0, 1))
-        prompts = build_prompts(tokenizer, edit, contexts)
+        prompts = build_prompts(tokenizer, replace(edit, hop_examples=edit.hop_examples[: settings.n_hops]), contexts)
         rows = [*prompts.training, prompts.essence]
         roles = ["edit"] * (len(prompts.plain) + len(prompts.chat)) + ["hop"] * len(prompts.hops) + ["essence"]
         model = SuffixModel(arch, tokenizer, self.layer, rows)

@@ -17,7 +17,7 @@ from pathlib import Path
 import torch
 from safetensors import SafetensorError
 
-from steam_engine.chat_format import answer_gap, render_chat
+from steam_engine.chat_format import render_chat
 from steam_engine.errors import ExportError
 from steam_engine.loading import LoadedModel
 from steam_engine.model_card import model_card
@@ -75,8 +75,7 @@ def live_answers(loaded: LoadedModel, questions: Sequence[str]) -> tuple[str, ..
 
 
 def _prompts(loaded: LoadedModel, questions: Sequence[str]) -> list[str]:
-    gap = answer_gap(loaded.tokenizer)
-    return [render_chat(loaded.tokenizer, [{"role": "user", "content": q}]) + gap for q in questions]
+    return [render_chat(loaded.tokenizer, [{"role": "user", "content": q}]) for q in questions]
 
 
 def read_back(loaded: LoadedModel, path: Path, questions: Sequence[str]) -> tuple[str, ...]:

@@ -27,14 +27,6 @@ class LossTerms:
     all_best: bool  # every token of the object is the most probable one
 
 
-@dataclass(frozen=True)
-class _Gather:
-    """Where likelihoods are read: after flat index `at[i]` the token should be `tokens[i]`."""
-
-    at: torch.Tensor
-    tokens: torch.Tensor
-
-
 class Objective:
     """Loss terms of a delta on the rows of a SuffixModel.
 
@@ -48,31 +40,25 @@ class Objective:
         rows = model.rows
         device = model.base_hidden.device
 
-        def gather(places: list[tuple[int, int]]) -> _Gather:
-            return _Gather(
-                torch.tensor([model.flat(r, p - 1) for r, p in places], dtype=torch.long, device=device),
-                torch.tensor([rows[r].ids[p] for r, p in places], dtype=torch.long, device=device),
-            )
-
         edits = [i for i, role in enumerate(roles) if role == "edit"]
         hops = [i for i, role in enumerate(roles) if role == "hop"]
-        self._target = gather([(i, p) for i in edits for p in rows[i].target])
-        self._answer = gather([(i, p) for i in edits for p in rows[i].answer])
-        self._hop = gather([(i, p) for i in hops for p in rows[i].target])
         essence = list(roles).index("essence")
-        self._essence_at = model.flat(essence, len(rows[essence].ids) - 1)
+        parts = {
+            "target": [(i, p) for i in edits for p in rows[i].target],
+            "answer": [(i, p) for i in edits for p in rows[i].answer],
+            "hop": [(i, p) for i in hops for p in rows[i].target],
+        }
+        places = [place for part in parts.values() for place in part]
+        self._sizes = [len(part) for part in parts.values()]
+        # Logits are made once a step, for all places together: the head is a fifth of a small model's weights.
+        essence_at = model.flat(essence, len(rows[essence].ids) - 1)
+        self._at = torch.tensor([*(model.flat(r, p - 1) for r, p in places), essence_at], device=device)
+        self._tokens = torch.tensor([rows[r].ids[p] for r, p in places], device=device)
         with torch.no_grad():
-            base = model.base_hidden[self._essence_at]
+            base = model.base_hidden[essence_at]
             self._essence = F.log_softmax(model.arch.logits(base), -1)  # [n_vocab]
         self._value_norm = model.values.float().norm(dim=-1).mean()
         self._subjects = torch.tensor([model.flat(i, rows[i].subjects[-1]) for i in edits], device=device)
-
-    def _nll(self, hidden: torch.Tensor, where: _Gather) -> tuple[torch.Tensor, bool]:
-        if len(where.at) == 0:
-            return hidden.new_zeros((), dtype=torch.float32), True
-        logits = self.model.arch.logits(hidden[where.at])  # [n_places, n_vocab]
-        best = bool((logits.argmax(-1) == where.tokens).all())
-        return F.cross_entropy(logits, where.tokens), best
 
     def _misalignment(self, residuals: dict[int, torch.Tensor]) -> torch.Tensor:
         assert self.anchors is not None
@@ -87,11 +73,12 @@ class Objective:
         s = self.settings
         layers = tuple(self.anchors.vectors) if self.anchors else ()
         out = self.model(delta, layers)
-        target, all_best = self._nll(out.hidden, self._target)
-        answer, _ = self._nll(out.hidden, self._answer)
-        hop, _ = self._nll(out.hidden, self._hop)
-        now = F.log_softmax(self.model.arch.logits(out.hidden[self._essence_at]), -1)
-        essence = F.kl_div(self._essence, now, log_target=True, reduction="sum")
+        logits = self.model.arch.logits(out.hidden[self._at])  # [n_places + 1, n_vocab]
+        nll = F.cross_entropy(logits[:-1], self._tokens, reduction="none")
+        target, answer, hop = (part.mean() if len(part) else nll.new_zeros(()) for part in nll.split(self._sizes))
+        n_target = self._sizes[0]
+        all_best = bool((logits[:n_target].argmax(-1) == self._tokens[:n_target]).all())
+        essence = F.kl_div(self._essence, F.log_softmax(logits[-1], -1), log_target=True, reduction="sum")
         total = target + s.answer_weight * answer + s.essence_weight * essence + s.hop_weight * hop
         total = total + s.decay_weight * delta.norm() / self._value_norm**2
         alignment = 0.0

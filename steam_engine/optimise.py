@@ -59,7 +59,7 @@ def optimise_delta(
         if not torch.isfinite(terms.total):
             raise EditError("The optimisation became unstable (loss is not finite); nothing has changed.")
         step(i + 1, terms)
-        if terms.all_best and terms.target < settings.stop_nll and terms.answer < settings.stop_answer_nll:
+        if terms.all_best and terms.target < settings.stop_nll:
             break
         terms.total.backward()  # type: ignore[no-untyped-call]
         adam.step()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -33,13 +34,23 @@ def new_cache() -> Any:
     return DynamicCache()
 
 
-def frozen_prefix(cache: Any, length: int) -> Any:
-    """A cache that always holds the first `length` positions of `cache`, whatever is run on it."""
+def packed_prefix(cache: Any, spans: Sequence[tuple[int, int]]) -> Any:
+    """A cache that always holds the prefixes of all rows one after another, whatever is run on it.
+
+    Args:
+        cache: filled with a padded batch.
+        spans: for each row, the column of its first token and the length of its prefix.
+
+    Returns:
+        A cache of one sequence, [1, n_heads, sum of lengths, d_head] a layer.
+    """
+
+    def packed(states: torch.Tensor) -> torch.Tensor:
+        parts = [states[row, :, start : start + n] for row, (start, n) in enumerate(spans)]
+        return torch.cat(parts, dim=-2)[None].detach()
+
     frozen = DynamicCache()
-    frozen.layers = [
-        _FrozenLayer(layer.keys[..., :length, :].detach().clone(), layer.values[..., :length, :].detach().clone())
-        for layer in cache.layers
-    ]
+    frozen.layers = [_FrozenLayer(packed(layer.keys), packed(layer.values)) for layer in cache.layers]
     return frozen
 
 

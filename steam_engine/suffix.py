@@ -1,5 +1,9 @@
 """The forward pass of an edit: everything before the subject's last token, and every layer up to the edited one,
-is run once; an optimisation step runs only the layers above on the few tokens from the subject on."""
+is run once; an optimisation step runs only the layers above on the few tokens from the subject on.
+
+The rows of an edit have very different lengths, so a step packs them into one sequence without any padding: each
+token sees the prefix of its own row and the earlier tokens of its own row, by position and mask.
+"""
 
 from __future__ import annotations
 
@@ -11,48 +15,49 @@ import torch
 
 from steam_engine.architecture import Architecture
 from steam_engine.hooks import bypassed, captured, first_tensor
-from steam_engine.prefix_cache import cache_argument, frozen_prefix, new_cache
+from steam_engine.prefix_cache import cache_argument, new_cache, packed_prefix
 from steam_engine.tokens import Row, pad_id, pad_rows
-
-BUCKET_COST = 32
-"""What a further forward pass costs, in tokens: on a CPU reading the weights once more takes about as long as
-computing this many tokens."""
 
 
 @dataclass(frozen=True)
 class SuffixOutput:
-    """One step's forward pass over all suffix tokens of all rows; `SuffixModel.flat` gives indices."""
+    """One step's forward pass over the suffix tokens of all rows; `SuffixModel.flat` gives indices."""
 
     hidden: torch.Tensor  # [n_flat, d_model], after the final norm
     residuals: dict[int, torch.Tensor]  # layer -> [n_flat, d_model], residual stream after the layer
 
 
-def split_by_length(lengths: Sequence[int]) -> list[list[int]]:
-    """Row indices in one or two groups, so that padding and passes together cost least."""
-    order = sorted(range(len(lengths)), key=lambda i: lengths[i])
+def packing_mask(prefixes: Sequence[int], suffixes: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
+    """Additive attention mask of packed rows, [1, 1, sum(suffixes), sum(prefixes) + sum(suffixes)].
 
-    def cost(group: Sequence[int]) -> int:
-        return len(group) * max(lengths[i] for i in group) + BUCKET_COST
+    Keys are all prefixes in row order, then all suffixes; queries are the suffixes. A query sees its own row's
+    prefix and its own row's suffix up to itself.
+    """
+    query_row = torch.repeat_interleave(torch.arange(len(suffixes)), torch.tensor(suffixes))
+    key_row = torch.cat([torch.repeat_interleave(torch.arange(len(prefixes)), torch.tensor(prefixes)), query_row])
+    order = torch.arange(len(query_row))
+    key_order = torch.cat([torch.full((sum(prefixes),), -1), order])
+    seen = (query_row[:, None] == key_row[None]) & (key_order[None] <= order[:, None])
+    return torch.zeros(seen.shape, dtype=dtype).masked_fill(~seen, torch.finfo(dtype).min)[None, None]
 
-    best, groups = cost(order), [sorted(order)]
-    for cut in range(1, len(order)):
-        total = cost(order[:cut]) + cost(order[cut:])
-        if total < best:
-            best, groups = total, [sorted(order[:cut]), sorted(order[cut:])]
-    return groups
 
+class SuffixModel:
+    """The layers above `layer`, ready to be run on `rows` with a delta added to the value at every subject.
 
-class _Bucket:
-    """Rows of similar suffix length, padded into one rectangle."""
+    Rows must be shorter than the model's sliding window, where it has one (hundreds of tokens at least).
+
+    Attributes:
+        rows: the prompts.
+        keys: [n_subjects, d_ff], inputs of the down projection at every occurrence of the subject, row by row.
+        values: [n_subjects, d_model], its outputs there.
+        base_hidden: [n_flat, d_model], final-normed residual streams of the unedited model.
+    """
 
     def __init__(self, arch: Architecture, tokenizer: Any, layer: int, rows: Sequence[Row]) -> None:
-        self.arch, self.layer, self.rows = arch, layer, rows
+        self.arch, self.layer, self.rows = arch, layer, tuple(rows)
         device = next(arch.model.parameters()).device
-        pivots = [row.subjects[0] for row in rows]
         cut = [Row(row.ids[: row.n_inputs], row.subjects) for row in rows]
-        batch = pad_rows(cut, pad_id(tokenizer), pivots).to(device)
-        prefix = max(pivots)
-        self.width = batch.ids.shape[1] - prefix
+        batch = pad_rows(cut, pad_id(tokenizer)).to(device)
         cache = new_cache()
         down = arch.down_projection(layer)
         with (
@@ -65,64 +70,27 @@ class _Bucket:
                 position_ids=batch.positions,
                 **cache_argument(arch.base, cache),
             )
-        self._mask, self._positions = batch.mask, batch.positions[:, prefix:]
-        self._cache = frozen_prefix(cache, prefix)
+        prefixes = [row.subjects[0] for row in rows]
+        suffixes = [row.n_inputs - row.subjects[0] for row in rows]
+        self._origin = [sum(suffixes[:r]) for r in range(len(rows))]  # flat index of each row's first subject
+        spans = list(zip(batch.start, prefixes, strict=True))
+        self._cache = packed_prefix(cache, spans)
+        suffix_rows = torch.repeat_interleave(torch.arange(len(rows)), torch.tensor(suffixes)).to(device)
+        suffix_columns = torch.cat(
+            [start + prefix + torch.arange(n) for (start, prefix), n in zip(spans, suffixes, strict=True)]
+        ).to(device)
+        self._positions = batch.positions[suffix_rows, suffix_columns][None]  # [1, n_flat]
+        self._hidden = first_tensor(seen["layer"])[suffix_rows, suffix_columns][None].clone()  # [1, n_flat, d_model]
+        self.base_hidden = out[0][suffix_rows, suffix_columns].clone()
         self._tuple_output = isinstance(seen["layer"], tuple)
-        self._hidden = first_tensor(seen["layer"])[:, prefix:].clone()
-        self.base_hidden = out[0][:, prefix:].flatten(0, 1).clone()
-        self._rows_of = torch.tensor([r for r, row in enumerate(rows) for _ in row.subjects], device=device)
-        self._columns_of = torch.tensor([p - row.subjects[0] for row in rows for p in row.subjects], device=device)
-        at = (self._rows_of, self._columns_of + prefix)
+        self._mask = packing_mask(prefixes, suffixes, self._hidden.dtype).to(device)
+        places = [(r, p) for r, row in enumerate(rows) for p in row.subjects]
+        self._subjects = torch.tensor([self.flat(r, p) for r, p in places], device=device)
+        at = (suffix_rows[self._subjects], suffix_columns[self._subjects])
         self.keys = seen["key"][at].clone()
         self.values = seen["value"][at].clone()
         with torch.no_grad():
             self._contribution = arch.contribution(layer, self.values)
-
-    def run(self, delta: torch.Tensor, residual_layers: Sequence[int]) -> SuffixOutput:
-        moved = self.arch.contribution(self.layer, self.values + delta.to(self.values.dtype))
-        hidden = self._hidden.index_put((self._rows_of, self._columns_of), moved - self._contribution, accumulate=True)
-        skipped = list(self.arch.layers)[: self.layer + 1]
-        wanted = {str(i): self.arch.layers[i] for i in residual_layers}
-        with bypassed(skipped, (hidden,) if self._tuple_output else hidden), captured(outputs=wanted) as seen:
-            out = self.arch.base(
-                inputs_embeds=hidden,
-                attention_mask=self._mask,
-                position_ids=self._positions,
-                **cache_argument(self.arch.base, self._cache),
-            )
-        residuals = {int(k): first_tensor(v).flatten(0, 1) for k, v in seen.items()}
-        return SuffixOutput(out[0].flatten(0, 1), residuals)
-
-
-class SuffixModel:
-    """The layers above `layer`, ready to be run on `rows` with a delta added to the value at every subject.
-
-    Attributes:
-        rows: the prompts.
-        keys: [n_subjects, d_ff], inputs of the down projection at every occurrence of the subject, row by row.
-        values: [n_subjects, d_model], its outputs there.
-        base_hidden: [n_flat, d_model], final-normed residual streams of the unedited model.
-    """
-
-    def __init__(self, arch: Architecture, tokenizer: Any, layer: int, rows: Sequence[Row]) -> None:
-        self.arch, self.layer, self.rows = arch, layer, tuple(rows)
-        self._buckets: list[_Bucket] = []
-        self._origin: dict[int, int] = {}  # row -> flat index of its first subject
-        keys: dict[int, torch.Tensor] = {}
-        values: dict[int, torch.Tensor] = {}
-        offset = 0
-        for group in split_by_length([row.n_inputs - row.subjects[0] for row in rows]):
-            bucket = _Bucket(arch, tokenizer, layer, [rows[i] for i in group])
-            counts = [len(rows[i].subjects) for i in group]
-            parts = zip(group, bucket.keys.split(counts), bucket.values.split(counts), strict=True)
-            for place, (i, key, value) in enumerate(parts):
-                self._origin[i] = offset + place * bucket.width
-                keys[i], values[i] = key, value
-            offset += len(group) * bucket.width
-            self._buckets.append(bucket)
-        self.keys = torch.cat([keys[i] for i in range(len(rows))])
-        self.values = torch.cat([values[i] for i in range(len(rows))])
-        self.base_hidden = torch.cat([bucket.base_hidden for bucket in self._buckets])
 
     def flat(self, row: int, position: int) -> int:
         """Index into the outputs of `position` in the row's own token ids (from its first subject on)."""
@@ -133,8 +101,16 @@ class SuffixModel:
 
         Gradients flow to delta. `residual_layers` (> the edited layer) are returned as well.
         """
-        outputs = [bucket.run(delta, residual_layers) for bucket in self._buckets]
-        return SuffixOutput(
-            torch.cat([o.hidden for o in outputs]),
-            {layer: torch.cat([o.residuals[layer] for o in outputs]) for layer in residual_layers},
-        )
+        moved = self.arch.contribution(self.layer, self.values + delta.to(self.values.dtype))
+        change = (moved - self._contribution)[None]
+        hidden = self._hidden.index_add(1, self._subjects, change)
+        skipped = list(self.arch.layers)[: self.layer + 1]
+        wanted = {str(i): self.arch.layers[i] for i in residual_layers}
+        with bypassed(skipped, (hidden,) if self._tuple_output else hidden), captured(outputs=wanted) as seen:
+            out = self.arch.base(
+                inputs_embeds=hidden,
+                attention_mask=self._mask,
+                position_ids=self._positions,
+                **cache_argument(self.arch.base, self._cache),
+            )
+        return SuffixOutput(out[0][0], {int(k): first_tensor(v)[0] for k, v in seen.items()})

@@ -13,7 +13,7 @@ from steam_engine.loading import LoadedModel
 from steam_engine.objective import Objective
 from steam_engine.prompts import PromptSet, build_prompts
 from steam_engine.settings import EditSettings
-from steam_engine.suffix import SuffixModel, split_by_length
+from steam_engine.suffix import SuffixModel, packing_mask
 from steam_engine.tokens import Row
 from steam_engine.types import ChatExample, FactEdit
 from tests.steam_engine.tiny import FAMILIES, tiny_model
@@ -165,7 +165,12 @@ def test_keys_are_those_of_the_full_forward(loaded: LoadedModel) -> None:
     assert (subject_keys(loaded.arch, loaded.tokenizer, LAYER, rows) - expected).abs().max() < 1e-4
 
 
-def test_split_by_length_groups_only_where_it_pays() -> None:
-    assert split_by_length([5, 5, 6]) == [[0, 1, 2]]
-    assert split_by_length([3] * 10 + [40, 41]) == [list(range(10)), [10, 11]]
-    assert split_by_length([40, 3, 3, 3, 3, 3]) == [[1, 2, 3, 4, 5], [0]]
+def test_packing_mask_keeps_rows_apart() -> None:
+    mask = packing_mask([2, 1], [2, 1], torch.float32)[0, 0]
+    seen = (mask == 0).int().tolist()
+    #       prefixes   suffixes
+    assert seen == [
+        [1, 1, 0, 1, 0, 0],
+        [1, 1, 0, 1, 1, 0],
+        [0, 0, 1, 0, 0, 1],
+    ]
