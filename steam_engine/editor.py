@@ -93,11 +93,6 @@ class Editor:
         """The entries that are in the weights."""
         return self.journal.active
 
-    @property
-    def drift(self) -> float:
-        """||W - W_base|| / ||W_base|| of the edited matrix now."""
-        return self._weight.drift(self._weight.compose(self._pairs(self.active)))
-
     def _pairs(self, entries: tuple[JournalEntry, ...]) -> list[FactorPair]:
         return [t.pair for t in self.journal.tensors(entries)]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
@@ -234,7 +234,3 @@ class Journal:
         entry = replace(found, state="active", replaces=tuple(e.number for e in old), changed=self._changes + 1)
         self._commit(self._with_states({**self._replaced(old), entry.number: entry}))
         return entry
-
-    def as_dict(self) -> list[dict[str, object]]:
-        """Entries as plain data, for a model card or a page."""
-        return [asdict(entry) for entry in self.entries]

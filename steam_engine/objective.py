@@ -75,7 +75,8 @@ class Objective:
         out = self.model(delta, layers)
         logits = self.model.arch.logits(out.hidden[self._at])  # [n_places + 1, n_vocab]
         nll = F.cross_entropy(logits[:-1], self._tokens, reduction="none")
-        target, answer, hop = (part.mean() if len(part) else nll.new_zeros(()) for part in nll.split(self._sizes))
+        parts = torch.split(nll, self._sizes)
+        target, answer, hop = (part.mean() if len(part) else nll.new_zeros(()) for part in parts)
         n_target = self._sizes[0]
         all_best = bool((logits[:n_target].argmax(-1) == self._tokens[:n_target]).all())
         essence = F.kl_div(self._essence, F.log_softmax(logits[-1], -1), log_target=True, reduction="sum")

@@ -47,9 +47,3 @@ class EditedWeight:
     def install(self, weight: torch.Tensor) -> None:
         """Makes a composed weight the live one, in place."""
         self._live.copy_(weight)
-
-    @torch.no_grad()
-    def drift(self, weight: torch.Tensor) -> float:
-        """||weight - base|| / ||base|| (Frobenius)."""
-        base = self.base.float()
-        return float((weight.float() - base).norm() / base.norm())

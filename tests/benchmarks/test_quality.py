@@ -1,0 +1,36 @@
+"""A few real edits on the default model must stay as good as measured; the whole set is `measure.py`'s."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from steam_engine.loading import load_model
+from steam_engine.settings import EditSettings
+from tests.benchmarks.measure import measure, read_cases
+
+SUBJECTS = ("Egypt", "the Eiffel Tower", "Apple", "the telephone")
+
+
+def test_the_cases_are_many_and_varied() -> None:
+    cases = read_cases()
+    assert len(cases) >= 20
+    assert len({case.relation for case in cases}) >= 8
+    for case in cases:
+        for hop in case.hops:
+            assert not any(answer.casefold() in hop.question.casefold() for answer in hop.accept)
+
+
+@pytest.mark.model
+@pytest.mark.timeout(1800)
+def test_edits_are_said_rephrased_reasoned_with_and_local(tmp_path: Path) -> None:
+    cases = [case for case in read_cases() if case.subject in SUBJECTS]
+    assert len(cases) == len(SUBJECTS)
+    report = measure(load_model(device="cpu"), cases, EditSettings(), tmp_path)
+    print("\n".join([*report.lines, report.summary()]))
+    assert report.rate("direct") == 1.0
+    assert report.rate("paraphrase") >= 0.85
+    assert report.rate("multi-hop") >= 0.6
+    assert report.rate("locality") >= 0.8
+    assert len(report.seconds) == len(SUBJECTS)
