@@ -8,13 +8,14 @@ its own residual stream at the subject is the anchor (the in-context anchor).
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 
 from steam_engine.architecture import Architecture
-from steam_engine.hooks import captured, first_tensor
+from steam_engine.hooks import captured, first_tensor, stopping_after
 from steam_engine.prompts import chat_text, plain_text
 from steam_engine.tokens import MarkedText, Row, encode, pad_id, pad_rows, sentence
 from steam_engine.types import FactEdit, Reference
@@ -44,7 +45,9 @@ def _residuals(
     """Mean residual stream [d_model] at each row's last subject token, per layer."""
     device = next(arch.model.parameters()).device
     batch = pad_rows(rows, pad_id(tokenizer)).to(device)
-    with captured(outputs={str(i): arch.layers[i] for i in layers}) as seen:
+    above = max(layers) + 1  # layers from here on are not needed
+    stop = stopping_after(arch.layers[above]) if above < arch.n_layers else nullcontext()
+    with captured(outputs={str(i): arch.layers[i] for i in layers}) as seen, stop:
         arch.base(input_ids=batch.ids, attention_mask=batch.mask, position_ids=batch.positions, use_cache=False)
     index = torch.arange(len(rows), device=device)
     column = torch.tensor(
