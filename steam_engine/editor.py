@@ -231,6 +231,8 @@ class Editor:
                 f"The edit would change the matrix by {change:.0%} of its norm (limit "
                 f"{self.settings.max_drift:.0%}); nothing has changed. Try a simpler phrasing of the fact."
             )
+        if not self.settings.must_say:
+            return
         self._weight.install(weight)  # inside _temporarily: put back whatever happens
         said = said_at_target(self.loaded.arch, self.loaded.tokenizer, prompts.chat)
         if not any(s.matches for s in said):

@@ -59,5 +59,8 @@ class EditSettings:
     max_drift: float = 0.5
     """Norm budget: an edit that changes the matrix by more than this share of its norm is refused."""
 
+    must_say: bool = True
+    """Refuse an edit after which the model says the object in none of the chat prompts."""
+
     moment_tokens: int = 10_240
     """Key vectors in the second moments: about 7 x d_ff of the default model (FastMEMIT suggests 2 to 10)."""

@@ -13,7 +13,6 @@ import torch
 
 from steam_engine.editor import Editor
 from steam_engine.errors import EditCancelledError, EditError, JournalError, NothingToUndoError
-from steam_engine.export import live_answers
 from steam_engine.types import FactEdit, Progress
 from tests.steam_engine.conftest import SETTINGS, capital, quiet
 
@@ -204,15 +203,13 @@ def test_without_known_references_the_anchor_is_in_context(new_editor: NewEditor
     assert trace.anchors == ("France",)
 
 
-def test_the_edited_model_says_it(new_editor: NewEditor) -> None:
-    editor = new_editor()
-    question = ("What is the capital of France?",)
-    before = live_answers(editor.loaded, question)[0]
-    assert "Rome" not in before
-    editor.apply(capital(), quiet)
-    assert "Rome" in live_answers(editor.loaded, question)[0]
-    editor.undo()
-    assert live_answers(editor.loaded, question)[0] == before
+def test_an_edit_that_the_model_does_not_say_is_refused(new_editor: NewEditor) -> None:
+    editor = new_editor(settings=replace(SETTINGS, must_say=True, max_steps=1))
+    before = weights(editor)
+    with pytest.raises(EditError, match=r"still says '.*' instead of 'late' after 1 steps; nothing has changed"):
+        editor.apply(capital(target="late"), quiet)
+    assert same(weights(editor), before)
+    assert editor.entries == ()
 
 
 def test_layers_out_of_range_are_refused(new_editor: NewEditor) -> None:
