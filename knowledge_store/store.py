@@ -240,7 +240,7 @@ class KnowledgeStore:
 
     # -- what an edit needs -----------------------------------------------------------------------
 
-    def references(self, relation: Relation, object: str, exclude_subject: str, limit: int = 6) -> tuple[Fact, ...]:
+    def references(self, relation: Relation, object: str, exclude_subject: str, limit: int = 4) -> tuple[Fact, ...]:
         """Return facts that have the object already: of the same relation first, best-known first."""
         with self._lock:
             own = self._facts.entity_keys(exclude_subject)

@@ -8,18 +8,18 @@ its own residual stream at the subject is the anchor (the in-context anchor).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 
 from steam_engine.architecture import Architecture
-from steam_engine.hooks import captured, first_tensor, stopping_after
+from steam_engine.hooks import captured, first_tensor
+from steam_engine.packing import groups, pack
 from steam_engine.prompts import chat_text, plain_text
-from steam_engine.tokens import MarkedText, Row, encode, pad_id, pad_rows, sentence
+from steam_engine.tokens import Row, encode, sentence
 from steam_engine.types import FactEdit, Reference
-from steam_engine.verify import said_at_target
+from steam_engine.verify import Said, said_in
 
 
 @dataclass(frozen=True)
@@ -39,52 +39,47 @@ def alignment_layers(n_layers: int, layer: int) -> tuple[int, ...]:
 
 
 @torch.no_grad()
-def _residuals(
+def _read(
     arch: Architecture, tokenizer: Any, rows: Sequence[Row], layers: Sequence[int]
-) -> dict[int, torch.Tensor]:
-    """Mean residual stream [d_model] at each row's last subject token, per layer."""
-    device = next(arch.model.parameters()).device
-    batch = pad_rows(rows, pad_id(tokenizer)).to(device)
-    above = max(layers) + 1  # layers from here on are not needed
-    stop = stopping_after(arch.layers[above]) if above < arch.n_layers else nullcontext()
-    with captured(outputs={str(i): arch.layers[i] for i in layers}) as seen, stop:
-        arch.base(input_ids=batch.ids, attention_mask=batch.mask, position_ids=batch.positions, use_cache=False)
-    index = torch.arange(len(rows), device=device)
-    column = torch.tensor(
-        [start + row.subjects[-1] for start, row in zip(batch.start, rows, strict=True)], device=device
-    )
-    return {int(k): first_tensor(v)[index, column].float().mean(0) for k, v in seen.items()}
+) -> list[tuple[Said, dict[int, torch.Tensor]]]:
+    """For each row, what the model says at its target and its residual stream [d_model] at the last subject token,
+    per layer."""
+    found = []
+    for group in groups(rows):
+        batch = pack(arch, [row.ids[: row.n_inputs] for row in group])
+        with captured(outputs={str(i): arch.layers[i] for i in layers}) as seen:
+            hidden = arch.base(**batch.inputs, use_cache=False)[0][0]
+        for start, row in zip(batch.start, group, strict=True):
+            at = start + row.subjects[-1]
+            residuals = {int(k): first_tensor(v)[0, at].float() for k, v in seen.items()}
+            found.append((said_in(arch, tokenizer, row, hidden[start:]), residuals))
+    return found
 
 
-def known_references(
-    arch: Architecture, tokenizer: Any, references: Sequence[Reference]
-) -> tuple[tuple[Reference, ...], tuple[tuple[str, str], ...]]:
-    """Splits references into those that the model answers by itself and (subject, reason) of the others.
+def _mean(residuals: Sequence[dict[int, torch.Tensor]]) -> dict[int, torch.Tensor]:
+    return {layer: torch.stack([r[layer] for r in residuals]).mean(0) for layer in residuals[0]}
 
-    A reference is known when every token of its object is the most probable one in the assistant's answer.
-    """
-    rows = [
-        encode(
-            tokenizer,
-            chat_text(
-                tokenizer,
-                sentence(ref.question, ref.subject),
-                sentence(ref.statement, ref.subject),
-                ref.object,
-            ),
-            (ref.subject,),
-            chat=True,
-        )
-        for ref in references
-    ]
-    known: list[Reference] = []
-    dropped: list[tuple[str, str]] = []
-    for ref, said in zip(references, said_at_target(arch, tokenizer, rows), strict=True):
-        if said.matches:
-            known.append(ref)
-        else:
-            dropped.append((ref.subject, f"the model says '{said.text}', not '{ref.object}'"))
-    return tuple(known), tuple(dropped)
+
+def _reference_row(tokenizer: Any, ref: Reference) -> Row:
+    """The reference as a question and its answer in chat."""
+    opening = sentence(ref.statement, ref.subject)
+    text = chat_text(tokenizer, sentence(ref.question, ref.subject), opening, ref.object)
+    return encode(tokenizer, text, (ref.subject,), chat=True)
+
+
+def _told_rows(tokenizer: Any, edit: FactEdit, contexts: Sequence[str]) -> list[Row]:
+    """The edit's own prompts after the new fact was told."""
+    names = (edit.subject, *edit.aliases)
+    opening = sentence(edit.statements[0], edit.subject)
+    told = f"{opening} {edit.target}."
+    rows = []
+    for context in contexts[:2]:
+        text = plain_text(f"{told} {context}", edit.statements[0], edit.subject, edit.target)
+        rows.append(encode(tokenizer, text, names, chat=False))
+    for question in edit.questions[:2]:
+        asked = f"{told} {sentence(question, edit.subject)}"
+        rows.append(encode(tokenizer, chat_text(tokenizer, asked, opening, edit.target), names, chat=True))
+    return rows
 
 
 def find_anchors(
@@ -92,31 +87,24 @@ def find_anchors(
 ) -> Anchors:
     """Anchors of an edit from the model as it is now, before the edit.
 
+    A reference is known to the model when every token of its object is the most probable one in the assistant's
+    answer; only such references count.
+
     Args:
         arch, tokenizer: the model.
         edit: its `references` are tried first.
         layers: layers whose residual stream is wanted.
         contexts: sentence openings for the prompts.
     """
-    known, dropped = known_references(arch, tokenizer, edit.references)
-    rows: list[Row] = []
+    known: dict[str, dict[int, torch.Tensor]] = {}
+    dropped = []
+    rows = [_reference_row(tokenizer, ref) for ref in edit.references]
+    for ref, (said, residuals) in zip(edit.references, _read(arch, tokenizer, rows, layers), strict=True):
+        if said.matches:
+            known[ref.subject] = residuals
+        else:
+            dropped.append((ref.subject, f"the model says '{said.text}', not '{ref.object}'"))
     if known:
-        for ref in known:
-            opening = sentence(ref.statement, ref.subject)
-            for context in contexts[:2]:
-                rows.append(encode(tokenizer, MarkedText(f"{context} {opening}"), (ref.subject,), chat=False))
-            marked = chat_text(tokenizer, sentence(ref.question, ref.subject), opening, ref.object)
-            rows.append(encode(tokenizer, marked, (ref.subject,), chat=True))
-        kind, subjects = "reference", tuple(ref.subject for ref in known)
-    else:
-        names = (edit.subject, *edit.aliases)
-        opening = sentence(edit.statements[0], edit.subject)
-        told = f"{opening} {edit.target}."
-        for context in contexts[:2]:
-            text = plain_text(f"{told} {context}", edit.statements[0], edit.subject, edit.target)
-            rows.append(encode(tokenizer, text, names, chat=False))
-        for question in edit.questions[:2]:
-            asked = f"{told} {sentence(question, edit.subject)}"
-            rows.append(encode(tokenizer, chat_text(tokenizer, asked, opening, edit.target), names, chat=True))
-        kind, subjects = "in-context", (edit.subject,)
-    return Anchors(kind, _residuals(arch, tokenizer, rows, layers), subjects, dropped)
+        return Anchors("reference", _mean(list(known.values())), tuple(known), tuple(dropped))
+    told = _read(arch, tokenizer, _told_rows(tokenizer, edit, contexts), layers)
+    return Anchors("in-context", _mean([residuals for _, residuals in told]), (edit.subject,), tuple(dropped))

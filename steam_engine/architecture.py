@@ -84,6 +84,18 @@ class Architecture:
         d_out, d_in = (weight.shape[1], weight.shape[0]) if self.transposed else weight.shape
         self.d_model, self.d_ff = int(d_out), int(d_in)
 
+    @property
+    def device(self) -> torch.device:
+        """Where the model's inputs go."""
+        device: torch.device = next(self.model.parameters()).device
+        return device
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Of the model's hidden states."""
+        dtype: torch.dtype = next(self.model.parameters()).dtype
+        return dtype
+
     def down_projection(self, layer: int) -> nn.Module:
         """The module whose input is the key [.., d_ff] and whose output is the value [.., d_model]."""
         try:

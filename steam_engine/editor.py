@@ -23,7 +23,7 @@ from steam_engine.optimise import Optimised, optimise_delta
 from steam_engine.prompts import PromptSet, build_prompts, neighbour_rows
 from steam_engine.settings import EditSettings
 from steam_engine.solve import RidgeSolver, edit_direction
-from steam_engine.suffix import SuffixModel
+from steam_engine.suffix import Prefill
 from steam_engine.types import CancelToken, EditTrace, FactEdit, JournalEntry, Progress, ProgressCallback
 from steam_engine.verify import said_at_target
 from steam_engine.weights import EditedWeight, FactorPair
@@ -186,23 +186,24 @@ class Editor:
         contexts = statistics.contexts[: settings.n_contexts]
         progress(Progress("Reading the subject", 0, 1))
         prompts = build_prompts(tokenizer, replace(edit, hop_examples=edit.hop_examples[: settings.n_hops]), contexts)
-        rows = [*prompts.training, prompts.essence]
-        roles = ["edit"] * (len(prompts.plain) + len(prompts.chat)) + ["hop"] * len(prompts.hops) + ["essence"]
-        model = SuffixModel(arch, tokenizer, self.layer, rows)
+        prefill = Prefill(arch, self.layer, prompts.rows)
         progress(Progress("Looking for semantic anchors", 0, 1))
         anchors = self._anchors(edit, contexts)
-        objective = Objective(model, roles, anchors, settings)
+        objectives = [
+            Objective(prefill.model(chosen), [prompts.roles[r] for r in chosen], anchors, settings)
+            for chosen in prompts.batches(settings.n_batches)
+        ]
 
         def step(i: int, terms: LossTerms) -> None:
             progress(
                 Progress("Finding the new value", i, settings.max_steps, f"loss {float(terms.total.detach()):.2f}")
             )
 
-        found = optimise_delta(objective, settings, step, cancel)
+        found = optimise_delta(objectives, settings, step, cancel)
         progress(Progress("Solving for the weights", 0, 1))
-        neighbours = subject_keys(arch, tokenizer, self.layer, neighbour_rows(tokenizer, edit, contexts))
+        neighbours = subject_keys(arch, self.layer, neighbour_rows(tokenizer, edit, contexts))
         n_edit_keys = sum(len(row.subjects) for row in prompts.plain + prompts.chat)
-        keys = model.keys[:n_edit_keys].float()
+        keys = prefill.keys[:n_edit_keys].float()
         earlier = [t.keys for t in self.journal.tensors(kept)]
         device = solver.ridge.device
         protected = [(neighbours.to(device), settings.neighbour_weight)]

@@ -21,8 +21,9 @@ from safetensors.torch import save_file
 from steam_engine.architecture import Architecture
 from steam_engine.errors import EditCancelledError
 from steam_engine.hooks import captured, stopping_after
+from steam_engine.packing import groups, pack
 from steam_engine.sampling import OPENINGS, QUESTIONS, sample_contexts, sample_passages
-from steam_engine.tokens import Row, pad_id, pad_rows
+from steam_engine.tokens import Row
 from steam_engine.types import CancelToken, Progress, ProgressCallback
 
 N_CONTEXTS = 8  # openings kept beside the moments; an edit uses the first few
@@ -62,26 +63,23 @@ def _save(path: Path, statistics: Statistics) -> None:
 
 
 @torch.no_grad()
-def key_moments(
-    arch: Architecture, tokenizer: Any, layer: int, passages: Sequence[Sequence[int]]
-) -> tuple[torch.Tensor, int]:
+def key_moments(arch: Architecture, layer: int, passages: Sequence[Sequence[int]]) -> tuple[torch.Tensor, int]:
     """Sum of k k^T [d_ff, d_ff] in fp32 over all tokens of the passages, and their number.
 
     The first token of a passage is left out: as an attention sink it has a key of its own, hundreds of times
     larger than any other, which would drown them.
     """
-    device = next(arch.model.parameters()).device
-    rows = [Row(tuple(p), ()) for p in passages if len(p) > 1]
-    total = torch.zeros(arch.d_ff, arch.d_ff, device=device)
-    if not rows:
-        return total, 0
-    batch = pad_rows(rows, pad_id(tokenizer)).to(device)
+    total = torch.zeros(arch.d_ff, arch.d_ff, device=arch.device)
+    n = 0
     down = arch.down_projection(layer)
-    with captured(inputs={"key": down}) as seen, stopping_after(down):
-        arch.base(input_ids=batch.ids, attention_mask=batch.mask, position_ids=batch.positions, use_cache=False)
-    keep = (batch.mask == 1) & (batch.positions > 0)
-    keys = seen["key"][keep].float()
-    return keys.T @ keys, len(keys)
+    for group in groups([Row(tuple(p), ()) for p in passages if len(p) > 1]):
+        batch = pack(arch, [row.ids for row in group])
+        with captured(inputs={"key": down}) as seen, stopping_after(down):
+            arch.base(**batch.inputs, use_cache=False)
+        keys = seen["key"][batch.positions > 0].float()
+        total += keys.T @ keys
+        n += len(keys)
+    return total, n
 
 
 def statistics_for(
@@ -119,7 +117,7 @@ def statistics_for(
         if cancel.is_set():
             raise EditCancelledError("The preparation was stopped; nothing has changed.")
         passages = sample_passages(arch.model, tokenizer, batch, seed=0)
-        part, count = key_moments(arch, tokenizer, layer, passages)
+        part, count = key_moments(arch, layer, passages)
         total = part if total is None else total + part
         n, batch = n + count, batch + 1
         progress(Progress(stage, min(n, n_tokens), n_tokens, "key vectors"))

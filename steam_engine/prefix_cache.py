@@ -35,19 +35,18 @@ def new_cache() -> Any:
 
 
 def packed_prefix(cache: Any, spans: Sequence[tuple[int, int]]) -> Any:
-    """A cache that always holds the prefixes of all rows one after another, whatever is run on it.
+    """A cache that always holds the prefixes of some rows one after another, whatever is run on it.
 
     Args:
-        cache: filled with a padded batch.
-        spans: for each row, the column of its first token and the length of its prefix.
+        cache: filled with packed prompts, [1, n_heads, n_tokens, d_head] a layer.
+        spans: (index of its first token, length of its prefix) of each prompt, in the order in which they are packed.
 
     Returns:
         A cache of one sequence, [1, n_heads, sum of lengths, d_head] a layer.
     """
 
     def packed(states: torch.Tensor) -> torch.Tensor:
-        parts = [states[row, :, start : start + n] for row, (start, n) in enumerate(spans)]
-        return torch.cat(parts, dim=-2)[None].detach()
+        return torch.cat([states[:, :, start : start + n] for start, n in spans], dim=-2).detach()
 
     frozen = DynamicCache()
     frozen.layers = [_FrozenLayer(packed(layer.keys), packed(layer.values)) for layer in cache.layers]

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from steam_engine.chat_format import answer_gap, render_chat
 from steam_engine.tokens import MarkedText, Row, encode, sentence
 from steam_engine.types import ChatExample, FactEdit
+
+NEIGHBOUR_CONTEXTS = 1  # openings before each neighbour's statement
+Role = Literal["edit", "hop", "essence"]  # the new object is said; what follows from it is said; nothing changes
 
 
 @dataclass(frozen=True)
@@ -21,9 +24,27 @@ class PromptSet:
     essence: Row  # "{subject} is a"
 
     @property
-    def training(self) -> tuple[Row, ...]:
-        """Rows that carry a target, in a fixed order: plain, chat, hops."""
-        return self.plain + self.chat + self.hops
+    def rows(self) -> tuple[Row, ...]:
+        """All rows in a fixed order: plain, chat, hops, essence."""
+        return (*self.plain, *self.chat, *self.hops, self.essence)
+
+    @property
+    def roles(self) -> tuple[Role, ...]:
+        """What each of `rows` is for."""
+        n_edits = len(self.plain) + len(self.chat)
+        roles: list[Role] = ["edit"] * n_edits
+        roles += ["hop"] * len(self.hops)
+        return (*roles, "essence")
+
+    def batches(self, n: int) -> tuple[tuple[int, ...], ...]:
+        """Indices into `rows` for `n` kinds of step (fewer where there are not so many chats or statements).
+
+        Each has its share of every kind of row, and the essence.
+        """
+        k = max(1, min(n, len(self.plain), len(self.chat)))
+        kinds = [range(len(kind)) for kind in (self.plain, self.chat, self.hops)]
+        share = [i % k for kind in kinds for i in kind]
+        return tuple((*(i for i, b in enumerate(share) if b == batch), len(share)) for batch in range(k))
 
 
 def plain_text(context: str, statement: str, subject: str, target: str) -> MarkedText:
@@ -96,7 +117,7 @@ def neighbour_rows(tokenizer: Any, edit: FactEdit, contexts: Sequence[str]) -> t
     for name in edit.neighbours:
         rows += [
             encode(tokenizer, MarkedText(f"{context} {sentence(edit.statements[0], name)}"), (name,), chat=False)
-            for context in contexts[:3]
+            for context in contexts[:NEIGHBOUR_CONTEXTS]
         ]
         header = render_chat(tokenizer, [{"role": "user", "content": sentence(edit.questions[0], name)}])
         opening = answer_gap(tokenizer) + sentence(edit.statements[0], name)

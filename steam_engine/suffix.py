@@ -1,22 +1,22 @@
 """The forward pass of an edit: everything before the subject's last token, and every layer up to the edited one,
 is run once; an optimisation step runs only the layers above on the few tokens from the subject on.
 
-The rows of an edit have very different lengths, so a step packs them into one sequence without any padding: each
-token sees the prefix of its own row and the earlier tokens of its own row, by position and mask.
+A step packs its rows into one sequence without any padding: each token sees the prefix of its own row and the
+earlier tokens of its own row, by position and mask.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 
 from steam_engine.architecture import Architecture
 from steam_engine.hooks import bypassed, captured, first_tensor
+from steam_engine.packing import pack, packing_mask
 from steam_engine.prefix_cache import cache_argument, new_cache, packed_prefix
-from steam_engine.tokens import Row, pad_id, pad_rows
+from steam_engine.tokens import Row
 
 
 @dataclass(frozen=True)
@@ -27,22 +27,8 @@ class SuffixOutput:
     residuals: dict[int, torch.Tensor]  # layer -> [n_flat, d_model], residual stream after the layer
 
 
-def packing_mask(prefixes: Sequence[int], suffixes: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
-    """Additive attention mask of packed rows, [1, 1, sum(suffixes), sum(prefixes) + sum(suffixes)].
-
-    Keys are all prefixes in row order, then all suffixes; queries are the suffixes. A query sees its own row's
-    prefix and its own row's suffix up to itself.
-    """
-    query_row = torch.repeat_interleave(torch.arange(len(suffixes)), torch.tensor(suffixes))
-    key_row = torch.cat([torch.repeat_interleave(torch.arange(len(prefixes)), torch.tensor(prefixes)), query_row])
-    order = torch.arange(len(query_row))
-    key_order = torch.cat([torch.full((sum(prefixes),), -1), order])
-    seen = (query_row[:, None] == key_row[None]) & (key_order[None] <= order[:, None])
-    return torch.zeros(seen.shape, dtype=dtype).masked_fill(~seen, torch.finfo(dtype).min)[None, None]
-
-
-class SuffixModel:
-    """The layers above `layer`, ready to be run on `rows` with a delta added to the value at every subject.
+class Prefill:
+    """One run of the unedited model over whole prompts, from which any group of them becomes a SuffixModel.
 
     Rows must be shorter than the model's sliding window, where it has one (hundreds of tokens at least).
 
@@ -50,47 +36,62 @@ class SuffixModel:
         rows: the prompts.
         keys: [n_subjects, d_ff], inputs of the down projection at every occurrence of the subject, row by row.
         values: [n_subjects, d_model], its outputs there.
-        base_hidden: [n_flat, d_model], final-normed residual streams of the unedited model.
     """
 
-    def __init__(self, arch: Architecture, tokenizer: Any, layer: int, rows: Sequence[Row]) -> None:
+    def __init__(self, arch: Architecture, layer: int, rows: Sequence[Row]) -> None:
         self.arch, self.layer, self.rows = arch, layer, tuple(rows)
-        device = next(arch.model.parameters()).device
-        cut = [Row(row.ids[: row.n_inputs], row.subjects) for row in rows]
-        batch = pad_rows(cut, pad_id(tokenizer)).to(device)
-        cache = new_cache()
+        batch = pack(arch, [row.ids[: row.n_inputs] for row in rows])
+        self.cache = new_cache()
         down = arch.down_projection(layer)
         with (
             torch.no_grad(),
             captured(outputs={"layer": arch.layers[layer], "value": down}, inputs={"key": down}) as seen,
         ):
-            out = arch.base(
-                input_ids=batch.ids,
-                attention_mask=batch.mask,
-                position_ids=batch.positions,
-                **cache_argument(arch.base, cache),
-            )
-        prefixes = [row.subjects[0] for row in rows]
-        suffixes = [row.n_inputs - row.subjects[0] for row in rows]
-        self._origin = [sum(suffixes[:r]) for r in range(len(rows))]  # flat index of each row's first subject
-        spans = list(zip(batch.start, prefixes, strict=True))
-        self._cache = packed_prefix(cache, spans)
-        suffix_rows = torch.repeat_interleave(torch.arange(len(rows)), torch.tensor(suffixes)).to(device)
-        suffix_columns = torch.cat(
-            [start + prefix + torch.arange(n) for (start, prefix), n in zip(spans, suffixes, strict=True)]
-        ).to(device)
-        self._positions = batch.positions[suffix_rows, suffix_columns][None]  # [1, n_flat]
-        self._hidden = first_tensor(seen["layer"])[suffix_rows, suffix_columns][None].clone()  # [1, n_flat, d_model]
-        self.base_hidden = out[0][suffix_rows, suffix_columns].clone()
-        self._tuple_output = isinstance(seen["layer"], tuple)
+            out = arch.base(**batch.inputs, **cache_argument(arch.base, self.cache))
+        self.start = batch.start
+        self.hidden = first_tensor(seen["layer"])[0]  # [n_tokens, d_model], after the edited layer
+        self.final = out[0][0]  # [n_tokens, d_model], after the final norm
+        self.tuple_output = isinstance(seen["layer"], tuple)
+        at = [start + p for start, row in zip(batch.start, rows, strict=True) for p in row.subjects]
+        self.keys = seen["key"][0, at].clone()
+        self.values = seen["value"][0, at].clone()
+
+    def model(self, chosen: Sequence[int] | None = None) -> SuffixModel:
+        """The layers above the edited one on the `chosen` rows (default: all)."""
+        return SuffixModel(self, range(len(self.rows)) if chosen is None else chosen)
+
+
+class SuffixModel:
+    """The layers above the edited one, ready to be run on some rows with a delta added to the value at every subject.
+
+    Attributes:
+        rows: the prompts.
+        values: [n_subjects, d_model], values at every occurrence of the subject, row by row.
+        base_hidden: [n_flat, d_model], final-normed residual streams of the unedited model.
+    """
+
+    def __init__(self, prefill: Prefill, chosen: Sequence[int]) -> None:
+        arch, device = prefill.arch, prefill.arch.device
+        self.arch, self.layer = arch, prefill.layer
+        self.rows = tuple(prefill.rows[r] for r in chosen)
+        prefixes = [row.subjects[0] for row in self.rows]
+        suffixes = [row.n_inputs - row.subjects[0] for row in self.rows]
+        starts = [prefill.start[r] for r in chosen]
+        self._origin = [sum(suffixes[:i]) for i in range(len(self.rows))]  # flat index of each row's first subject
+        self._cache = packed_prefix(prefill.cache, list(zip(starts, prefixes, strict=True)))
+        own = [torch.arange(n, n + m) for n, m in zip(prefixes, suffixes, strict=True)]
+        self._positions = torch.cat(own)[None].to(device)  # [1, n_flat]
+        columns = torch.cat([start + p for start, p in zip(starts, own, strict=True)]).to(device)
+        self._hidden = prefill.hidden[columns][None].clone()  # [1, n_flat, d_model]
+        self.base_hidden = prefill.final[columns].clone()
+        self._tuple_output = prefill.tuple_output
         self._mask = packing_mask(prefixes, suffixes, self._hidden.dtype).to(device)
-        places = [(r, p) for r, row in enumerate(rows) for p in row.subjects]
-        self._subjects = torch.tensor([self.flat(r, p) for r, p in places], device=device)
-        at = (suffix_rows[self._subjects], suffix_columns[self._subjects])
-        self.keys = seen["key"][at].clone()
-        self.values = seen["value"][at].clone()
+        places = [(i, p) for i, row in enumerate(self.rows) for p in row.subjects]
+        self._subjects = torch.tensor([self.flat(i, p) for i, p in places], device=device)
+        owners = [r for r, row in enumerate(prefill.rows) for _ in row.subjects]
+        self.values = torch.cat([prefill.values[[o == r for o in owners]] for r in chosen])
         with torch.no_grad():
-            self._contribution = arch.contribution(layer, self.values)
+            self._contribution = arch.contribution(self.layer, self.values)
 
     def flat(self, row: int, position: int) -> int:
         """Index into the outputs of `position` in the row's own token ids (from its first subject on)."""

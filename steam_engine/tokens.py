@@ -7,8 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import torch
-
 from steam_engine.errors import EditError, UnsupportedModelError
 
 
@@ -88,46 +86,9 @@ def encode(tokenizer: Any, marked: MarkedText, names: Sequence[str], chat: bool)
     return Row(tuple(ids), tuple(dict.fromkeys(subjects)), target, answer)
 
 
-@dataclass(frozen=True)
-class Batch:
-    """Rows padded to one length. `rows` keep their own coordinates; `start` says where each begins."""
-
-    ids: torch.Tensor  # [n_rows, n_tokens]
-    mask: torch.Tensor  # [n_rows, n_tokens], 1 where a token is real
-    positions: torch.Tensor  # [n_rows, n_tokens]
-    start: tuple[int, ...]  # column of each row's first token
-
-    def to(self, device: torch.device) -> Batch:
-        """The same batch on another device."""
-        return Batch(self.ids.to(device), self.mask.to(device), self.positions.to(device), self.start)
-
-
 def pad_id(tokenizer: Any) -> int:
     """A token id to pad with; padding is always masked, so any valid id serves."""
     for value in (tokenizer.pad_token_id, tokenizer.eos_token_id):
         if value is not None:
             return int(value)
     return 0
-
-
-def pad_rows(rows: Sequence[Row], pad: int, pivots: Sequence[int] | None = None) -> Batch:
-    """Pads rows so that their pivots (default: their ends) stand in one column.
-
-    Args:
-        rows: token rows.
-        pad: id of the padding token.
-        pivots: for each row the position that goes into the common column.
-    """
-    at = list(pivots) if pivots is not None else [len(row.ids) for row in rows]
-    before = max(at)
-    after = max(len(row.ids) - p for row, p in zip(rows, at, strict=True))
-    ids = torch.full((len(rows), before + after), pad, dtype=torch.long)
-    mask = torch.zeros_like(ids)
-    start = []
-    for i, (row, p) in enumerate(zip(rows, at, strict=True)):
-        first = before - p
-        ids[i, first : first + len(row.ids)] = torch.tensor(row.ids)
-        mask[i, first : first + len(row.ids)] = 1
-        start.append(first)
-    positions = (mask.cumsum(-1) - 1).clamp(min=0)
-    return Batch(ids, mask, positions, tuple(start))

@@ -9,7 +9,8 @@ from typing import Any
 import torch
 
 from steam_engine.architecture import Architecture
-from steam_engine.tokens import Row, pad_id, pad_rows
+from steam_engine.packing import groups, pack
+from steam_engine.tokens import Row
 
 
 @dataclass(frozen=True)
@@ -20,18 +21,20 @@ class Said:
     text: str  # the most probable tokens there
 
 
+def said_in(arch: Architecture, tokenizer: Any, row: Row, hidden: torch.Tensor) -> Said:
+    """What the model says at the row's target, given its final-normed residual stream [n_inputs, d_model]."""
+    target = list(row.target)
+    best = arch.logits(hidden[[p - 1 for p in target]]).argmax(-1).tolist()
+    text = tokenizer.decode(best, skip_special_tokens=True).strip()
+    return Said(best == [row.ids[p] for p in target], text)
+
+
 @torch.no_grad()
 def said_at_target(arch: Architecture, tokenizer: Any, rows: Sequence[Row]) -> tuple[Said, ...]:
     """For each row, the most probable tokens where its target stands."""
-    if not rows:
-        return ()
-    device = next(arch.model.parameters()).device
-    batch = pad_rows(rows, pad_id(tokenizer)).to(device)
-    hidden = arch.base(input_ids=batch.ids, attention_mask=batch.mask, position_ids=batch.positions, use_cache=False)[0]
     found = []
-    for i, row in enumerate(rows):
-        columns = torch.tensor([batch.start[i] + p for p in row.target], device=device)
-        best = arch.logits(hidden[i, columns - 1]).argmax(-1)
-        text = tokenizer.decode(best.tolist(), skip_special_tokens=True).strip()
-        found.append(Said(torch.equal(best, batch.ids[i, columns]), text))
+    for group in groups(rows):
+        batch = pack(arch, [row.ids[: row.n_inputs] for row in group])
+        hidden = arch.base(**batch.inputs, use_cache=False)[0][0]
+        found += [said_in(arch, tokenizer, row, hidden[at:]) for at, row in zip(batch.start, group, strict=True)]
     return tuple(found)

@@ -9,11 +9,13 @@ import pytest
 import torch
 
 from steam_engine.anchors import Anchors
+from steam_engine.keys import subject_keys
 from steam_engine.loading import LoadedModel
 from steam_engine.objective import Objective
+from steam_engine.packing import PACK_TOKENS, groups, pack, packing_mask
 from steam_engine.prompts import PromptSet, build_prompts
 from steam_engine.settings import EditSettings
-from steam_engine.suffix import SuffixModel, packing_mask
+from steam_engine.suffix import Prefill
 from steam_engine.tokens import Row
 from steam_engine.types import ChatExample, FactEdit
 from tests.steam_engine.tiny import FAMILIES, tiny_model
@@ -37,9 +39,7 @@ def loaded(request: pytest.FixtureRequest) -> LoadedModel:
 
 def prompts(loaded: LoadedModel) -> tuple[PromptSet, list[Row], list[str]]:
     made = build_prompts(loaded.tokenizer, EDIT, CONTEXTS)
-    rows = [*made.training, made.essence]
-    roles = ["edit"] * (len(made.plain) + len(made.chat)) + ["hop"] * len(made.hops) + ["essence"]
-    return made, rows, roles
+    return made, list(made.rows), list(made.roles)
 
 
 @contextmanager
@@ -73,7 +73,7 @@ def full_forward(loaded: LoadedModel, row: Row, delta: torch.Tensor, layer: int)
 
 def test_suffix_forward_equals_full_forward(loaded: LoadedModel) -> None:
     _, rows, _ = prompts(loaded)
-    model = SuffixModel(loaded.arch, loaded.tokenizer, LAYER, rows)
+    model = Prefill(loaded.arch, LAYER, rows).model()
     torch.manual_seed(1)
     delta = torch.randn(loaded.arch.d_model)
     out = model(delta, (3,))
@@ -88,9 +88,55 @@ def test_suffix_forward_equals_full_forward(loaded: LoadedModel) -> None:
         assert not torch.allclose(base[row.subjects[0]], hidden[row.subjects[0]], atol=1e-3)
 
 
+def test_a_share_of_the_rows_gives_the_same_numbers(loaded: LoadedModel) -> None:
+    made, rows, _ = prompts(loaded)
+    prefill = Prefill(loaded.arch, LAYER, rows)
+    delta = torch.linspace(-1, 1, loaded.arch.d_model)
+    whole = prefill.model()
+    expected = whole(delta).hidden
+    for chosen in made.batches(2):
+        share = prefill.model(chosen)
+        assert share.rows == tuple(rows[r] for r in chosen)
+        hidden = share(delta).hidden
+        for i, r in enumerate(chosen):
+            for position in range(rows[r].subjects[0], rows[r].n_inputs):
+                assert (hidden[share.flat(i, position)] - expected[whole.flat(r, position)]).abs().max() < 1e-4
+
+
+def test_batches_share_out_every_row_and_all_have_the_essence(loaded: LoadedModel) -> None:
+    made, rows, roles = prompts(loaded)
+    essence = len(rows) - 1
+    assert roles == ["edit"] * 5 + ["hop", "essence"]
+    batches = made.batches(2)
+    assert len(batches) == 2
+    assert all(batch[-1] == essence for batch in batches)
+    assert sorted(r for batch in batches for r in batch[:-1]) == list(range(essence))
+    for batch in batches:  # a statement and a chat in each
+        assert set(batch) & {0, 1, 2}
+        assert set(batch) & {3, 4}
+    assert made.batches(1) == (tuple(range(len(rows))),)
+    assert len(made.batches(9)) == 2  # there are only two chats
+
+
+def test_packed_prompts_do_not_see_each_other(loaded: LoadedModel) -> None:
+    _, rows, _ = prompts(loaded)
+    batch = pack(loaded.arch, [row.ids for row in rows])
+    packed = loaded.arch.base(**batch.inputs, use_cache=False)[0][0]
+    for start, row in zip(batch.start, rows, strict=True):
+        alone = loaded.arch.base(input_ids=torch.tensor([row.ids]), use_cache=False)[0][0]
+        assert (packed[start : start + len(row.ids)] - alone).abs().max() < 1e-4
+
+
+def test_groups_keep_order_and_stay_small() -> None:
+    rows = [Row((0,) * n, ()) for n in (200, 300, 20, PACK_TOKENS + 1, 5, 5)]
+    found = [[len(row.ids) for row in group] for group in groups(rows)]
+    assert found == [[200, 300], [20], [PACK_TOKENS + 1], [5, 5]]
+    assert list(groups([])) == []
+
+
 def test_a_step_leaves_nothing_behind(loaded: LoadedModel) -> None:
     _, rows, _ = prompts(loaded)
-    model = SuffixModel(loaded.arch, loaded.tokenizer, LAYER, rows)
+    model = Prefill(loaded.arch, LAYER, rows).model()
     delta = torch.ones(loaded.arch.d_model)
     first = model(delta).hidden
     model(-3 * delta)
@@ -105,7 +151,7 @@ def test_gradient_equals_the_one_through_the_full_model(loaded: LoadedModel) -> 
     anchor = torch.randn(loaded.arch.d_model)
     settings = EditSettings(alignment_weight=0.7)
     anchors = Anchors("reference", {2: anchor, 3: -anchor}, ("Italy",), ())
-    objective = Objective(SuffixModel(loaded.arch, loaded.tokenizer, LAYER, rows), roles, anchors, settings)
+    objective = Objective(Prefill(loaded.arch, LAYER, rows).model(), roles, anchors, settings)
     start = 0.3 * torch.randn(loaded.arch.d_model)
 
     short = start.clone().requires_grad_(True)
@@ -149,10 +195,8 @@ def test_gradient_equals_the_one_through_the_full_model(loaded: LoadedModel) -> 
 
 
 def test_keys_are_those_of_the_full_forward(loaded: LoadedModel) -> None:
-    from steam_engine.keys import subject_keys
-
     _, rows, _ = prompts(loaded)
-    model = SuffixModel(loaded.arch, loaded.tokenizer, LAYER, rows)
+    prefill = Prefill(loaded.arch, LAYER, rows)
     alone = []
     for row in rows:
         kept: list[torch.Tensor] = []
@@ -161,8 +205,8 @@ def test_keys_are_those_of_the_full_forward(loaded: LoadedModel) -> None:
         handle.remove()
         alone.append(kept[0][0, list(row.subjects)])
     expected = torch.cat(alone)
-    assert (model.keys - expected).abs().max() < 1e-4
-    assert (subject_keys(loaded.arch, loaded.tokenizer, LAYER, rows) - expected).abs().max() < 1e-4
+    assert (prefill.keys - expected).abs().max() < 1e-4
+    assert (subject_keys(loaded.arch, LAYER, rows) - expected).abs().max() < 1e-4
 
 
 def test_packing_mask_keeps_rows_apart() -> None:
