@@ -40,7 +40,7 @@ def ready(options: Options, report: Report) -> Iterator[tuple[Assistant, Workspa
             loaded = _timed(
                 f"the model {options.model or '(the one that comes with Amend)'}",
                 report,
-                lambda: load_model(options.model, options.device, options.dtype),
+                lambda: load_model(options.model, options.device, options.dtype, cache_directory()),
             )
             editor = Editor(loaded, workspace.journal, cache_directory())
             host = ModelHost(loaded, editor)

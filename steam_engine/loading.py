@@ -11,7 +11,8 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from steam_engine.architecture import Architecture
 from steam_engine.chat_format import has_chat_template
-from steam_engine.embedded import NAME, embedded_model
+from steam_engine.converted import converted
+from steam_engine.embedded import NAME, SHA256, embedded_model
 from steam_engine.errors import ModelLoadError
 from steam_engine.fingerprint import model_fingerprint
 
@@ -96,13 +97,27 @@ def _drop_quantizer(model: Any) -> None:
         del model.config.quantization_config
 
 
-def load_model(model: str | None = None, device: str = "auto", dtype: str = "auto") -> LoadedModel:
+def _read(path: str, gguf: str | None, dtype: torch.dtype) -> tuple[Any, Any]:
+    """(model, tokenizer) by transformers."""
+    extra = {"gguf_file": gguf} if gguf else {}
+    tokenizer = AutoTokenizer.from_pretrained(path, **extra)
+    model = AutoModelForCausalLM.from_pretrained(path, dtype=dtype, **extra)
+    if gguf:
+        _drop_quantizer(model)
+    return model, tokenizer
+
+
+def load_model(
+    model: str | None = None, device: str = "auto", dtype: str = "auto", cache_dir: Path | None = None
+) -> LoadedModel:
     """Loads a model for chatting and editing, frozen and in evaluation mode.
 
     Args:
         model: None for the embedded default, a directory, a .gguf file or a hub id.
         device: auto, cuda, mps or cpu.
         dtype: auto, float32, bfloat16 or float16.
+        cache_dir: where the embedded model is kept as a checkpoint (540 MB), so that the next start is fast;
+            None does without.
 
     Raises:
         ModelLoadError: not found, unreadable, or no such device.
@@ -112,18 +127,17 @@ def load_model(model: str | None = None, device: str = "auto", dtype: str = "aut
     where = pick_device(device)
     torch_dtype = pick_dtype(dtype, where)
     path, gguf, name = _locate(model)
-    extra = {"gguf_file": gguf} if gguf else {}
     try:
-        tokenizer = AutoTokenizer.from_pretrained(path, **extra)
-        loaded = AutoModelForCausalLM.from_pretrained(path, dtype=torch_dtype, **extra)
+        if not model and cache_dir is not None:
+            kept = converted(cache_dir / f"{NAME}-{SHA256[:16]}", lambda: _read(path, gguf, torch.float32))
+            path, gguf = (str(kept), None) if kept else (path, gguf)
+        loaded, tokenizer = _read(path, gguf, torch_dtype)
     except (OSError, ValueError, KeyError, RuntimeError, ImportError) as error:
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise ModelLoadError(
             f"The model '{model or name}' could not be loaded: {reason[:300]} "
             "Give --model a directory, a .gguf file, or a hub id (which needs a network connection)."
         ) from error
-    if gguf:
-        _drop_quantizer(loaded)
     for parameter in loaded.parameters():
         parameter.requires_grad_(False)
     loaded.eval().to(where)

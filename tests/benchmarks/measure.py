@@ -173,7 +173,8 @@ def main() -> None:
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         cases = read_cases(options.cases)[: options.n]
-        report = measure(load_model(options.model), cases, settings_from(options.set), Path(folder), told=options.told)
+        loaded = load_model(options.model, cache_dir=cache_directory())
+        report = measure(loaded, cases, settings_from(options.set), Path(folder), told=options.told)
     print("\n".join(report.lines))
     print(report.summary())
 

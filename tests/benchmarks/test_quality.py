@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from assistant.workspace import cache_directory
 from steam_engine.loading import load_model
 from steam_engine.settings import EditSettings
 from tests.benchmarks.measure import measure, read_cases
@@ -27,7 +28,7 @@ def test_the_cases_are_many_and_varied() -> None:
 def test_edits_are_said_rephrased_reasoned_with_and_local(tmp_path: Path) -> None:
     cases = [case for case in read_cases() if case.subject in SUBJECTS]
     assert len(cases) == len(SUBJECTS)
-    report = measure(load_model(device="cpu"), cases, EditSettings(), tmp_path)
+    report = measure(load_model(device="cpu", cache_dir=cache_directory()), cases, EditSettings(), tmp_path)
     print("\n".join([*report.lines, report.summary()]))
     assert report.rate("direct") == 1.0
     assert report.rate("paraphrase") >= 0.85
