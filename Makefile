@@ -20,7 +20,9 @@ run: $(VENV)/.stamp-run
 	$(BIN)/python app.py $(ARGS)
 
 test: $(VENV)/.stamp-dev
-	CHROMIUM="$$(.ci/chromium $(BIN)/python)" $(BIN)/python -m pytest $(TESTS)
+	@CHROMIUM="$$(.ci/chromium $(BIN)/python)" || { \
+		echo "Without Chromium the page cannot be tested: install it, or name one with CHROMIUM=/path." >&2; exit 1; }; \
+	export CHROMIUM; $(BIN)/python -m pytest $(TESTS)
 
 lint: $(VENV)/.stamp-dev
 	$(BIN)/ruff check .

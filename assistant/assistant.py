@@ -94,9 +94,9 @@ class Assistant:
             case commands.Say(text=text):
                 yield from self._reply(conversation, text, cancel)
             case commands.EditSentence(sentence=said):
-                yield from self._offer(conversation, self._proposer.from_sentence(said))
+                yield from self._offer(conversation, self._proposer.from_sentence(said, cancel))
             case commands.EditParts(subject=subject, relation=relation, object=object):
-                yield from self._offer(conversation, self.propose(subject, relation, object))
+                yield from self._offer(conversation, self.propose(subject, relation, object, cancel))
             case commands.Apply():
                 yield from self.apply(conversation, self._pending(conversation), cancel)
             case commands.Cancel():
@@ -119,7 +119,12 @@ class Assistant:
 
     def _reply(self, conversation: Conversation, text: str, cancel: threading.Event) -> Iterator[Event]:
         started = time.perf_counter()
-        messages = (*conversation.visible_messages(), Message("user", text))
+        news: list[Event] = []
+
+        def messages() -> tuple[Message, ...]:
+            news.extend(self._catch_up(conversation))  # changes made while this waited for the model
+            return (*conversation.visible_messages(), Message("user", text))
+
         pieces = self._host.stream(messages, self._options, cancel)
         said: list[str] = []
         tokens = 0
@@ -130,8 +135,8 @@ class Assistant:
                 except StopIteration as end:
                     tokens = end.value
                     break
-                if not said:  # the model is ours now: changes made while we waited come before this exchange
-                    yield from self._catch_up(conversation)
+                if not said:
+                    yield from news
                 said.append(piece)
                 yield TextPiece(piece)
         finally:  # also when the front end goes away in the middle
@@ -143,9 +148,9 @@ class Assistant:
 
     # -- proposing ----------------------------------------------------------------------------------
 
-    def propose(self, subject: str, relation: str, object: str) -> EditProposal:
+    def propose(self, subject: str, relation: str, object: str, cancel: threading.Event | None = None) -> EditProposal:
         """Look at an edit before it is made; see `Proposer.from_parts`. Raises AmendError."""
-        return self._proposer.from_parts(subject, relation, object)
+        return self._proposer.from_parts(subject, relation, object, cancel)
 
     def _offer(self, conversation: Conversation, proposal: EditProposal) -> Iterator[Event]:
         conversation.pending = proposal
@@ -180,13 +185,14 @@ class Assistant:
         yield Working(Progress("Asking the model before the edit", 0, 0))
         probes = self._store.probes(subject, relation, object).probes
         questions = [probe.question for probe in probes]
-        before = self._host.answer(questions)
+        before = self._host.answer(questions, cancel=cancel)
         probing = time.perf_counter() - started
         edit = brief(self._store, subject, relation, object)
 
         def record(entry: JournalEntry) -> None:
             outdated = self._outdated_by(entry)
             self._store.record_edit(entry.number, subject, relation, object)
+            sync(self._host, self._store)  # an earlier edit that this one replaced holds no longer
             self._changes.note(entry.edit, outdated)
 
         entry = yield from _working(self._host.edit(edit, cancel, record))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import threading
 import zipfile
 from collections.abc import Generator
@@ -10,6 +11,7 @@ from pathlib import Path
 from assistant.errors import ExportExistsError
 from assistant.events import Exported
 from assistant.host import ModelHost
+from steam_engine.errors import ExportError
 from steam_engine.export import ExportReport, export_safetensors
 from steam_engine.types import Progress, ProgressCallback
 
@@ -26,7 +28,7 @@ def export(
         exports: directory of all exports; made when missing.
         name: checked by `commands.check_export_name`.
         archive: whether to pack it into one file as well.
-        cancel: only stops the waiting for the model.
+        cancel: ends the waiting for the model and stops the export.
 
     Yields:
         Every step.
@@ -44,12 +46,20 @@ def export(
 
     def work(progress: ProgressCallback, stop: threading.Event) -> ExportReport:
         refuse_existing()  # again: somebody else may have exported while this one waited
-        return export_safetensors(host.loaded, host.entries, target, _questions(host), progress)
+        copies = 2 if archive else 1
+        return export_safetensors(host.loaded, host.active, target, _questions(host), progress, copies, stop)
 
     refuse_existing()
     report = yield from host.run(work, cancel)
     if archive:
-        yield from pack(target, packed)
+        try:
+            yield from pack(target, packed)
+        except OSError as problem:
+            shutil.rmtree(target, ignore_errors=True)
+            raise ExportError(f"The archive could not be written ({problem.strerror}); nothing is left.") from problem
+        except GeneratorExit:  # whoever wanted the file has gone; the name is free again
+            shutil.rmtree(target, ignore_errors=True)
+            raise
     return Exported(report.path, packed if archive else None, report.bytes, report.seconds, report.answers)
 
 

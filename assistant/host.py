@@ -16,7 +16,6 @@ from assistant.conversation import Message
 from assistant.errors import StoppedError, TextTooLongError
 from steam_engine.chat_format import render_chat
 from steam_engine.editor import Editor
-from steam_engine.errors import AmendError
 from steam_engine.loading import LoadedModel
 from steam_engine.types import FactEdit, JournalEntry, Progress, ProgressCallback
 
@@ -25,6 +24,7 @@ Work = Callable[[ProgressCallback, threading.Event], T]
 Record = Callable[[JournalEntry], None]
 
 NEXT_QUESTION = "\nQuestion:"  # where a base model, which has no end of turn, starts to ask itself
+STOPPED = "Stopped; nothing has changed."
 _POLL_SECONDS = 0.1
 
 
@@ -54,7 +54,8 @@ class _Stop(StoppingCriteria):  # type: ignore[misc]  # transformers is not type
 class ModelHost:
     """Lets any number of threads use one model that is not thread safe.
 
-    Every generator that it returns holds the lock from its first item until it is exhausted or closed.
+    Every generator that it returns holds the lock from its first item until its work has ended. Closing one asks
+    the work to stop and does not wait for it: the caller may be the event loop that serves everybody.
 
     Args:
         loaded: the model that the editor edits.
@@ -85,9 +86,14 @@ class ModelHost:
     # -- replies ------------------------------------------------------------------------------------
 
     def stream(
-        self, messages: Sequence[Message], options: SamplingOptions, cancel: threading.Event
+        self, messages: Callable[[], Sequence[Message]], options: SamplingOptions, cancel: threading.Event
     ) -> Generator[str, None, int]:
         """Generate a reply to the last message; the oldest turns are left out when the model cannot read all.
+
+        Args:
+            messages: asked for when the model is free: what was changed while this waited may have made turns stale.
+            options: how to generate.
+            cancel: ends the waiting and the reply.
 
         Yields:
             Pieces of text. Setting `cancel` or closing the generator ends the reply at the next token.
@@ -98,12 +104,13 @@ class ModelHost:
         Raises:
             TextTooLongError: the last message alone is longer than the model can read.
         """
-        ids = self._fit(messages, options.max_new_tokens)
-        with self._turn(cancel):
-            closed = threading.Event()
-            stop = _Stop(cancel, closed)
-            streamer = TextIteratorStreamer(self.loaded.tokenizer, skip_prompt=True, skip_special_tokens=True)
-            problems: list[BaseException] = []
+        closed = threading.Event()
+        stop = _Stop(cancel, closed)
+        streamer = TextIteratorStreamer(self.loaded.tokenizer, skip_prompt=True, skip_special_tokens=True)
+        problems: list[BaseException] = []
+
+        def begin() -> Callable[[], None]:
+            ids = self._fit(messages(), options.max_new_tokens)
 
             def generate() -> None:
                 try:
@@ -113,29 +120,37 @@ class ModelHost:
                 finally:
                     streamer.end()
 
-            thread = threading.Thread(target=generate, name="reply", daemon=True)
-            thread.start()
-            try:
-                pieces = (piece for piece in streamer if piece)
-                yield from pieces if self.loaded.is_chat else _base_reply(pieces)
-            finally:
-                closed.set()
-                thread.join()
-            if problems:
-                raise problems[0]
-            return stop.tokens
+            return generate
 
-    def answer(self, questions: Sequence[str], max_new_tokens: int = 40) -> tuple[str, ...]:
+        thread = self._start("reply", begin, cancel)
+        try:
+            pieces = (piece for piece in streamer if piece)
+            yield from pieces if self.loaded.is_chat else _base_reply(pieces)
+        finally:
+            closed.set()
+        thread.join()
+        if problems:
+            raise problems[0]
+        return stop.tokens
+
+    def answer(
+        self, questions: Sequence[str], max_new_tokens: int = 40, cancel: threading.Event | None = None
+    ) -> tuple[str, ...]:
         """Answer single questions, greedily and in one batch; each as if it were the first of a conversation.
 
         Raises:
             TextTooLongError: a question is longer than the model can read.
+            StoppedError: `cancel` was set.
         """
         if not questions:
             return ()
+        cancel = cancel or threading.Event()
         rows = [self._fit([Message("user", question)], max_new_tokens) for question in questions]
-        with self._lock:
-            made = self._generate(rows, SamplingOptions(max_new_tokens=max_new_tokens))
+        stop = StoppingCriteriaList([_Stop(cancel)])
+        with self._turn(cancel):
+            made = self._generate(rows, SamplingOptions(max_new_tokens=max_new_tokens), stopping_criteria=stop)
+        if cancel.is_set():
+            raise StoppedError(STOPPED)
         return tuple(self._text(row) for row in made)
 
     def _text(self, ids: list[int]) -> str:
@@ -202,8 +217,8 @@ class ModelHost:
         Args:
             edit: the wish.
             cancel: stops it.
-            record: told about the new entry while nobody else can use the model. When it raises an
-                AmendError, the edit is taken back.
+            record: told about the new entry while nobody else can use the model. When it raises, the edit is
+                taken back.
 
         Yields:
             Every step. Setting `cancel` or closing the generator stops the edit at the next one.
@@ -220,7 +235,7 @@ class ModelHost:
             self._revision += 1
             try:
                 record(entry)
-            except AmendError:
+            except Exception:
                 self._editor.undo(entry.number)
                 self._revision += 1
                 raise
@@ -238,15 +253,16 @@ class ModelHost:
         Raises:
             NothingToUndoError, JournalError, StoppedError: nothing has changed.
         """
-        return self._switch(self._editor.undo, number, cancel, record)
+        return self._switch(self._editor.undo, self._editor.redo, number, cancel, record)
 
     def redo(self, number: int | None, cancel: threading.Event, record: Record) -> JournalEntry:
         """Put an edit (None: the one undone last) back into the weights; as `undo`."""
-        return self._switch(self._editor.redo, number, cancel, record)
+        return self._switch(self._editor.redo, self._editor.undo, number, cancel, record)
 
     def _switch(
         self,
         switch: Callable[[int | None], JournalEntry],
+        back: Callable[[int | None], JournalEntry],
         number: int | None,
         cancel: threading.Event,
         record: Record,
@@ -254,7 +270,12 @@ class ModelHost:
         with self._turn(cancel):
             entry = switch(number)
             self._revision += 1
-            record(entry)
+            try:
+                record(entry)
+            except Exception:
+                back(entry.number)
+                self._revision += 1
+                raise
             return entry
 
     def run(self, work: Work[T], cancel: threading.Event) -> Generator[Progress, None, T]:
@@ -270,38 +291,59 @@ class ModelHost:
         Returns:
             What `work` returned.
         """
-        with self._turn(cancel):
-            told: queue.SimpleQueue[Progress | None] = queue.SimpleQueue()
-            results: list[T] = []
-            problems: list[BaseException] = []
-            stop = _Linked(cancel)
+        told: queue.SimpleQueue[Progress | None] = queue.SimpleQueue()
+        results: list[T] = []
+        problems: list[BaseException] = []
+        stop = _Linked(cancel)
+
+        def run() -> None:
+            try:
+                results.append(work(told.put, stop))
+            except BaseException as problem:  # handed to the consumer's thread below
+                problems.append(problem)
+            finally:
+                told.put(None)
+
+        thread = self._start("work", lambda: run, cancel)
+        try:
+            while (progress := told.get()) is not None:
+                yield progress
+        finally:
+            stop.set()
+        thread.join()
+        if problems:
+            raise problems[0]
+        return results[0]
+
+    def _start(self, name: str, begin: Callable[[], Callable[[], None]], cancel: threading.Event) -> threading.Thread:
+        """Wait for the lock, call `begin` here, and what it returns in a thread that then gives the lock back."""
+        self._take(cancel)
+        try:
+            work = begin()
 
             def run() -> None:
                 try:
-                    results.append(work(told.put, stop))
-                except BaseException as problem:  # handed to the consumer's thread below
-                    problems.append(problem)
+                    work()
                 finally:
-                    told.put(None)
+                    self._lock.release()
 
-            thread = threading.Thread(target=run, name="work", daemon=True)
+            thread = threading.Thread(target=run, name=name, daemon=True)
             thread.start()
-            try:
-                while (progress := told.get()) is not None:
-                    yield progress
-            finally:
-                stop.set()
-                thread.join()
-            if problems:
-                raise problems[0]
-            return results[0]
+        except BaseException:
+            self._lock.release()
+            raise
+        return thread
+
+    def _take(self, cancel: threading.Event) -> None:
+        """Acquire the lock, unless `cancel` is set before it is free: then StoppedError."""
+        while not self._lock.acquire(timeout=_POLL_SECONDS):
+            if cancel.is_set():
+                raise StoppedError(STOPPED)
 
     @contextmanager
     def _turn(self, cancel: threading.Event) -> Iterator[None]:
-        """The lock, unless `cancel` is set before it is free: then StoppedError."""
-        while not self._lock.acquire(timeout=_POLL_SECONDS):
-            if cancel.is_set():
-                raise StoppedError("Stopped; nothing has changed.")
+        """The lock, for as long as the context is open; see `_take`."""
+        self._take(cancel)
         try:
             yield
         finally:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -12,19 +11,18 @@ import gradio as gr
 
 from assistant import page_cards as cards
 from assistant.events import Event, Exported, Failure, Notice, ProposalReady, TextPiece, Working
+from assistant.guard import guarded
 from assistant.page_journal import journal
 from assistant.page_parts import Parts, lay_out
 from assistant.page_serve import serve_blocks
 from assistant.page_session import PageSession
 from assistant.page_transcript import live, transcript
 from assistant.proposal import EditProposal
-from steam_engine.errors import AmendError
 from steam_engine.types import Progress
 
 if TYPE_CHECKING:
     from assistant.assistant import Assistant
 
-_LOG = logging.getLogger(__name__)
 _PAINT_SECONDS = 0.06  # how often a growing reply is redrawn
 _JOURNAL_SECONDS = 4.0  # how often a page looks whether another one has changed the model
 
@@ -43,17 +41,6 @@ def build_page(assistant: Assistant, exports: Path) -> gr.Blocks:
 def serve(assistant: Assistant, exports: Path, host: str, port: int, open_browser: bool) -> None:
     """Serve the page until Ctrl+C. Raises PortInUseError or AddressError (both AmendError) when it cannot."""
     serve_blocks(build_page(assistant, exports), exports, host, port, open_browser)
-
-
-def _guarded(events: Iterator[Event]) -> Iterator[Event]:
-    """The same events; whatever goes wrong becomes one clear message, and the details go to the log."""
-    try:
-        yield from events
-    except AmendError as problem:
-        yield Failure(str(problem))
-    except Exception:
-        _LOG.exception("A request of the page failed")
-        yield Failure("Amend itself made a mistake; what it was is written in the terminal.")
 
 
 def _beside(event: Event) -> str:
@@ -157,7 +144,9 @@ class _Page:
         elif do in ("undo", "redo") and number.isdecimal() and not session.busy:
             session.begin()
             yield {self._parts.session: session, **self._paint(session)}
-            yield from self._follow(session, self._assistant.respond(session.conversation, f"/{do} {number}"))
+            yield from self._follow(
+                session, self._assistant.respond(session.conversation, f"/{do} {number}", session.cancel)
+            )
         else:
             yield self._nothing(session)
 
@@ -196,7 +185,7 @@ class _Page:
         command = f"/export safetensors {name.strip()}".rstrip()
         shown = ""
         try:
-            for event in _guarded(self._assistant.respond(session.conversation, command)):
+            for event in guarded(self._assistant.respond(session.conversation, command)):
                 shown = _beside(event) or shown
                 yield {parts.export_status: shown, **self._switches(session)}
         finally:
@@ -217,7 +206,7 @@ class _Page:
         parts = self._parts
         painted = 0.0
         try:
-            for event in _guarded(events):
+            for event in guarded(events):
                 session.absorb(event)
                 if isinstance(event, TextPiece):
                     if time.monotonic() - painted < _PAINT_SECONDS:
@@ -253,12 +242,12 @@ class _Page:
         yield from self._follow(session, act(session, (subject, relation, new)))
 
     def _propose(self, session: PageSession, fields: Fields) -> Iterator[Event]:
-        yield ProposalReady(self._assistant.propose(*fields))
+        yield ProposalReady(self._assistant.propose(*fields, session.cancel))
 
     def _change(self, session: PageSession, fields: Fields) -> Iterator[Event]:
         proposal = session.proposal
         if proposal is None or fields != (proposal.subject, proposal.relation, proposal.object):
-            proposal = self._assistant.propose(*fields)
+            proposal = self._assistant.propose(*fields, session.cancel)
             yield ProposalReady(proposal)
         yield from self._assistant.apply(session.conversation, proposal, session.cancel)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import threading
 
 from assistant import commands
 from assistant.briefing import direct_questions, known_objects, sentence
@@ -33,13 +34,16 @@ class Proposer:
         self._store = store
         self._numbers = itertools.count(1)
 
-    def from_parts(self, subject: str, relation: str, object: str) -> EditProposal:
+    def from_parts(
+        self, subject: str, relation: str, object: str, cancel: threading.Event | None = None
+    ) -> EditProposal:
         """Propose an edit.
 
         Args:
             subject: in any spelling.
             relation: an id, or what a person calls it ("capital"); an unknown noun becomes a new relation.
             object: the new object.
+            cancel: ends the waiting for the model, and its answers.
 
         Raises:
             AmendError: it makes no sense as an edit; the message says what to do.
@@ -48,9 +52,9 @@ class Proposer:
         relation = commands.clean_field(relation, "relation")
         object = commands.clean_field(object, "object")
         found = self._store.find_relation(relation) or self._store.ad_hoc_relation(relation, None)
-        return self._proposal(subject, found, object)
+        return self._proposal(subject, found, object, cancel)
 
-    def from_sentence(self, said: str) -> EditProposal:
+    def from_sentence(self, said: str, cancel: threading.Event | None = None) -> EditProposal:
         """Propose the edit that a sentence states: "The capital of France is Rome".
 
         Raises:
@@ -71,16 +75,16 @@ class Proposer:
         if not parsed.known_relation:
             relation = self._store.ad_hoc_relation(relation.label, None)
         subject = commands.clean_field(parsed.subject, "subject")
-        return self._proposal(subject, relation, commands.clean_field(parsed.object, "object"))
+        return self._proposal(subject, relation, commands.clean_field(parsed.object, "object"), cancel)
 
-    def _proposal(self, subject: str, relation: Relation, object: str) -> EditProposal:
+    def _proposal(self, subject: str, relation: Relation, object: str, cancel: threading.Event | None) -> EditProposal:
         store = self._store
         subject = store.canonical_subject(subject, relation)
         object = store.canonical_object(object, relation)
         statement = sentence(relation, subject, object)
         commands.check_edit_length(statement)
         questions = direct_questions(relation, subject)
-        answers = self._host.answer(questions)
+        answers = self._host.answer(questions, cancel=cancel)
         if all(_states(answer, object, subject) for answer in answers):
             raise AlreadySoError(f"The model already says so: {answers[0]}")
         known = known_objects(store, subject, relation)
@@ -96,8 +100,19 @@ class Proposer:
             known_object=", ".join(known) or None,
             anchors=self._sentences(store.references(relation, object, subject)),
             neighbours=store.neighbours(relation, subject, object=object),
-            conflicts=self._sentences(store.conflicts(subject, relation, object)),
+            conflicts=(*self._sentences(store.conflicts(subject, relation, object)), *self._taught(subject, relation)),
             warning=_warning(relation, subject, object, bool(known)),
+        )
+
+    def _taught(self, subject: str, relation: Relation) -> tuple[str, ...]:
+        """What was taught before and would be replaced although several answers can be true: the model gives one."""
+        if not relation.many:
+            return ()
+        same = (e.edit for e in self._host.active if e.edit.relation == relation.id)
+        return tuple(
+            sentence(relation, edit.subject, edit.target)
+            for edit in same
+            if edit.subject.casefold() == subject.casefold()
         )
 
     def _sentences(self, facts: tuple[Fact, ...]) -> tuple[str, ...]:

@@ -14,6 +14,7 @@ from typing import TextIO
 from assistant.assistant import Assistant
 from assistant.conversation import Conversation
 from assistant.events import Event, Failure, ProposalReady
+from assistant.guard import guarded
 from assistant.proposal import EditProposal
 from assistant.terminal_view import TerminalView
 from steam_engine.errors import AmendError
@@ -85,7 +86,7 @@ class _Session:
         proposal = None
         with _interrupts() as cancel:
             try:
-                for event in start(cancel):
+                for event in guarded(start(cancel)):
                     self._view.show(event)
                     if isinstance(event, ProposalReady):
                         proposal = event.proposal
@@ -115,6 +116,7 @@ class _Session:
                 if answer not in ("e", "edit"):
                     break
                 current = self._revise(current)
+                self._conversation.pending = current
             except (KeyboardInterrupt, EOFError):
                 self._view.line()
                 break

@@ -38,7 +38,8 @@ def check_name(role: str, text: str) -> str:
         raise InvalidFactError(f"The {role} of a fact cannot be empty: say what it is about.")
     if len(text) > MAX_NAME:
         raise InvalidFactError(f"The {role} of a fact can have {MAX_NAME} characters at most; this has {len(text)}.")
-    if not text.isprintable():
+    # Persian and emoji join letters with these two invisible characters.
+    if not text.replace("\u200c", "").replace("\u200d", "").isprintable():
         raise InvalidFactError(f"The {role} of a fact must be one line of plain text.")
     return text
 

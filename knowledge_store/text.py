@@ -62,5 +62,5 @@ def contains(text: str, name: str) -> bool:
 
 
 def slug(text: str) -> str:
-    """Return `text` as lower-case words joined by dashes."""
-    return re.sub(r"[^a-z0-9]+", "-", fold(text).casefold()).strip("-")
+    """Return `text` as lower-case words joined by dashes, in whatever script they are."""
+    return re.sub(r"[\W_]+", "-", fold(text).casefold()).strip("-")

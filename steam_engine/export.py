@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -22,9 +23,10 @@ from steam_engine.errors import ExportError
 from steam_engine.loading import LoadedModel
 from steam_engine.model_card import model_card
 from steam_engine.tokens import pad_id
-from steam_engine.types import JournalEntry, Progress, ProgressCallback
+from steam_engine.types import CancelToken, JournalEntry, Progress, ProgressCallback
 
 MAX_ANSWER_TOKENS = 32
+POLL_SECONDS = 0.2
 CHECK_TIMEOUT = 1800  # seconds; a large model on a slow disk loads for minutes
 
 READER = """
@@ -60,10 +62,15 @@ class ExportReport:
 
 
 @torch.no_grad()
-def live_answers(loaded: LoadedModel, questions: Sequence[str]) -> tuple[str, ...]:
-    """Greedy answers of the model in memory, one question at a time (as the independent reader does)."""
+def live_answers(loaded: LoadedModel, questions: Sequence[str], cancel: CancelToken | None = None) -> tuple[str, ...]:
+    """Greedy answers of the model in memory, one question at a time (as the independent reader does).
+
+    Raises:
+        ExportError: stopped by `cancel`.
+    """
     answers = []
     for prompt in _prompts(loaded, questions):
+        _check(cancel)
         encoded = loaded.tokenizer(prompt, add_special_tokens=not loaded.is_chat, return_tensors="pt")
         ids = encoded["input_ids"].to(loaded.device)
         out = loaded.model.generate(
@@ -78,11 +85,16 @@ def _prompts(loaded: LoadedModel, questions: Sequence[str]) -> list[str]:
     return [render_chat(loaded.tokenizer, [{"role": "user", "content": q}]) for q in questions]
 
 
-def read_back(loaded: LoadedModel, path: Path, questions: Sequence[str]) -> tuple[str, ...]:
+def _check(cancel: CancelToken | None) -> None:
+    if cancel is not None and cancel.is_set():
+        raise ExportError("The export was stopped; nothing is left of it.")
+
+
+def read_back(loaded: LoadedModel, path: Path, questions: Sequence[str], cancel: CancelToken) -> tuple[str, ...]:
     """Answers of the checkpoint at `path`, given by plain transformers in a separate process.
 
     Raises:
-        ExportError: the process failed.
+        ExportError: the process failed, or `cancel` was set; the process has ended.
     """
     job = {
         "path": str(path),
@@ -95,18 +107,28 @@ def read_back(loaded: LoadedModel, path: Path, questions: Sequence[str]) -> tupl
         "threads": torch.get_num_threads(),
     }
     environment = {**os.environ, "HF_HUB_OFFLINE": "1", "TRANSFORMERS_VERBOSITY": "error"}
-    try:
-        done = subprocess.run(
-            [sys.executable, "-I", "-c", READER],
-            input=json.dumps(job), capture_output=True, text=True, timeout=CHECK_TIMEOUT, env=environment,
-            check=False,
-        )  # fmt: skip
-    except subprocess.TimeoutExpired as error:
-        raise ExportError("The exported checkpoint could not be read back in time; it was removed.") from error
-    if done.returncode != 0:
-        last = (done.stderr.strip().splitlines() or ["no message"])[-1]
+    pipe = subprocess.PIPE
+    deadline = time.monotonic() + CHECK_TIMEOUT
+    with subprocess.Popen(
+        [sys.executable, "-I", "-c", READER], stdin=pipe, stdout=pipe, stderr=pipe, text=True, env=environment
+    ) as reader:
+        given: str | None = json.dumps(job)
+        while True:
+            try:
+                stdout, stderr = reader.communicate(given, timeout=POLL_SECONDS)
+                break
+            except subprocess.TimeoutExpired:
+                given = None  # communicate goes on with what it was given first
+                if cancel.is_set() or time.monotonic() > deadline:
+                    reader.kill()
+                    _check(cancel)
+                    raise ExportError(
+                        "The exported checkpoint could not be read back in time; it was removed."
+                    ) from None
+    if reader.returncode != 0:
+        last = (stderr.strip().splitlines() or ["no message"])[-1]
         raise ExportError(f"The exported checkpoint could not be read back ({last[:200]}); it was removed.")
-    return tuple(json.loads(done.stdout))
+    return tuple(json.loads(stdout))
 
 
 def export_safetensors(
@@ -115,6 +137,8 @@ def export_safetensors(
     target: Path,
     questions: Sequence[str],
     progress: ProgressCallback,
+    copies: int = 1,
+    cancel: CancelToken | None = None,
 ) -> ExportReport:
     """Writes the model as it is now to the new directory `target`.
 
@@ -124,14 +148,17 @@ def export_safetensors(
         target: must not exist; its parent is made.
         questions: asked of both the live and the exported model; greedy answers must be equal.
         progress: told about every step.
+        copies: how often the disk must have room for the weights; 2 when they are packed afterwards.
+        cancel: set to stop; asked between the steps and while the checkpoint is read back.
 
     Raises:
-        ExportError: target exists, no space, not writable, or the check failed. Nothing is left behind.
+        ExportError: target exists, no space, not writable, stopped, or the check failed. Nothing is left behind.
     """
+    cancel = cancel or threading.Event()
     started = time.perf_counter()
     if target.exists():
         raise ExportError(f"There is already an export named '{target.name}'. Choose another name.")
-    needed = sum(p.numel() * p.element_size() for p in loaded.model.parameters())
+    needed = copies * sum(p.numel() * p.element_size() for p in loaded.model.parameters())
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         free = shutil.disk_usage(target.parent).free
@@ -143,14 +170,14 @@ def export_safetensors(
     except OSError as error:
         raise ExportError(f"{target.parent} cannot be written to ({error.strerror}).") from error
     try:
-        progress(Progress("Writing the checkpoint", 0, 3, f"{needed / 1e9:.1f} GB"))
+        progress(Progress("Writing the checkpoint", 0, 3, f"{needed / copies / 1e9:.1f} GB"))
         loaded.model.save_pretrained(temporary)
         loaded.tokenizer.save_pretrained(temporary)
         (temporary / "README.md").write_text(model_card(loaded, entries), encoding="utf-8")
         progress(Progress("Asking the live model", 1, 3))
-        expected = live_answers(loaded, questions)
+        expected = live_answers(loaded, questions, cancel)
         progress(Progress("Reading the checkpoint back with plain transformers", 2, 3))
-        answers = read_back(loaded, temporary, questions)
+        answers = read_back(loaded, temporary, questions, cancel)
         for question, live, read in zip(questions, expected, answers, strict=True):
             if live != read:
                 raise ExportError(

@@ -98,6 +98,11 @@ class Journal:
                 f"The journal {self._path} has format {file.format}, this version of Amend reads "
                 f"format {FORMAT}. {advice}"
             )
+        if file.base_name == name and file.base_dtype != dtype:
+            raise JournalError(
+                f"This workspace's edits were made on {name} in {file.base_dtype}, and it is {dtype} now. "
+                f"Start with --dtype {file.base_dtype}, or choose another --workspace."
+            )
         if file.base_fingerprint != fingerprint:
             raise JournalError(
                 f"This workspace's edits were made on another base model ({file.base_name}, {file.base_dtype}, "

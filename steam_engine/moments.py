@@ -6,8 +6,10 @@ itself, so nothing is downloaded. The result is cached on disk under everything 
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
+import logging
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -27,6 +29,9 @@ from steam_engine.tokens import Row
 from steam_engine.types import CancelToken, Progress, ProgressCallback
 
 N_CONTEXTS = 8  # openings kept beside the moments; an edit uses the first few
+
+
+_LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -55,11 +60,17 @@ def load_statistics(path: Path) -> Statistics | None:
 
 
 def _save(path: Path, statistics: Statistics) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
+    """Keeps the statistics, where the disk lets: without the file they are sampled again at the next start."""
     temporary = path.with_suffix(f".{os.getpid()}.tmp")
     meta = {"n_keys": str(statistics.n_keys), "contexts": json.dumps(statistics.contexts)}
-    save_file({"moments": statistics.moments.cpu().contiguous()}, temporary, metadata=meta)
-    temporary.replace(path)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        save_file({"moments": statistics.moments.cpu().contiguous()}, temporary, metadata=meta)
+        temporary.replace(path)
+    except (OSError, SafetensorError) as error:
+        _LOG.warning("What was learnt about the model could not be kept in %s: %s", path.parent, error)
+        with contextlib.suppress(OSError):
+            temporary.unlink(missing_ok=True)
 
 
 @torch.no_grad()

@@ -25,8 +25,10 @@ class EditSettings:
     learning_rate: float = 0.5
     """Adam's step size on delta, as in ROME's published hyper-parameters; 0.9 overshoots the bound on delta."""
 
-    answer_weight: float = 0.5
-    """Weight of the assistant's answer sentence around the object: without it the model drifts off in chat."""
+    answer_weight: float = 2.0
+    """Weight of the assistant's answer sentence around the object. At 0.5 the model answered "The capital of Italy is
+    Rome." about France (58 of 82 direct answers named their subject); waiting until the sentence is likely as well
+    costs steps and two-step questions."""
 
     essence_weight: float = 0.0625
     """Weight of KL on "{subject} is a" (ROME, appendix E.5): what the subject is stays put."""

@@ -74,20 +74,23 @@ class FakeHost:
     def active(self) -> tuple[JournalEntry, ...]:
         return tuple(entry for entry in self.entries if entry.state == "active")
 
-    def answer(self, questions: Sequence[str], max_new_tokens: int = 40) -> tuple[str, ...]:
+    def answer(
+        self, questions: Sequence[str], max_new_tokens: int = 40, cancel: threading.Event | None = None
+    ) -> tuple[str, ...]:
         said = dict(self.base)
         for entry in self.active:
             said |= self.learnt[entry.number]
         return tuple(said.get(question, "I do not know.") for question in questions)
 
     def stream(
-        self, messages: Sequence[Message], options: SamplingOptions, cancel: threading.Event
+        self, messages: Callable[[], Sequence[Message]], options: SamplingOptions, cancel: threading.Event
     ) -> Generator[str, None, int]:
-        self.seen.append(tuple(messages))
-        self.before_reply()
+        self.before_reply()  # what happens while this one waits for its turn
+        read = tuple(messages())
+        self.seen.append(read)
         count = 0
         try:
-            for piece in self.pieces or [self.answer([messages[-1].content])[0]]:
+            for piece in self.pieces or [self.answer([read[-1].content])[0]]:
                 if cancel.is_set():
                     break
                 count += 1
@@ -133,14 +136,22 @@ class FakeHost:
         for other in self.entries:
             if other.number in entry.replaces:
                 self._set(replace(other, state="active"))
-        record(undone)
+        self._note(undone, entry, record)
         return undone
 
     def redo(self, number: int | None, cancel: threading.Event, record: Callable[[JournalEntry], None]) -> JournalEntry:
-        redone = replace(self._find("undone", number), state="active")
+        entry = self._find("undone", number)
+        redone = replace(entry, state="active")
         self._set(redone)
-        record(redone)
+        self._note(redone, entry, record)
         return redone
+
+    def _note(self, entry: JournalEntry, before: JournalEntry, record: Callable[[JournalEntry], None]) -> None:
+        try:
+            record(entry)
+        except AmendError:
+            self._set(before)
+            raise
 
     def _find(self, state: str, number: int | None) -> JournalEntry:
         found = [e for e in self.entries if e.state == state and number in (None, e.number)]

@@ -255,6 +255,15 @@ def test_a_reply_that_waited_for_somebody_elses_edit_is_not_stale(assistant, hos
     host.before_reply = lambda: None
     assert kinds(told(assistant, other, "/help")) == ["Notice"]
     assert [turn.amended for turn in other.turns] == [True, True, False, False]
+    assert [message.content for message in host.seen[-1]] == ["France again?"]
+
+
+def test_a_second_correction_of_a_many_valued_fact_shows_and_replaces_the_first(assistant, store, conversation) -> None:
+    teach(assistant, conversation, "/edit Belgium | language | Greek")
+    proposal = told(assistant, conversation, "/edit Belgium | language | Latin")[0].proposal
+    assert proposal.conflicts == ("A language of Belgium is Greek.",)
+    list(assistant.apply(conversation, proposal))
+    assert store.edited == {2: ("Belgium", "language", "Latin")}
 
 
 def test_undo_and_redo_bring_facts_and_turns_along(assistant, host, store, conversation) -> None:

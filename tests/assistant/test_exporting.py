@@ -22,8 +22,8 @@ class OneAtATime:
 
     loaded = "the model"
     edit = FactEdit("France", "capital", "Rome", ("The capital of {} is",), ("What is the capital of {}?",))
-    entries = (SimpleNamespace(edit=edit, trace=TRACE),)
-    active = entries
+    active = (SimpleNamespace(edit=edit, trace=TRACE, state="active"),)
+    entries = (*active, SimpleNamespace(edit=edit, trace=TRACE, state="undone"))
 
     def run(self, work, cancel):
         yield Progress("Writing", 0, 1)
@@ -35,8 +35,8 @@ def engine(monkeypatch: pytest.MonkeyPatch) -> list:
     """Writes two small files instead of a checkpoint; what it was asked for is in the list."""
     calls: list = []
 
-    def write(loaded, entries, target, questions, progress):
-        calls.append((loaded, entries, target, list(questions)))
+    def write(loaded, entries, target, questions, progress, copies, cancel):
+        calls.append((loaded, entries, target, list(questions), copies))
         (target / "deep").mkdir(parents=True)
         (target / "model.safetensors").write_bytes(bytes(1000))
         (target / "deep" / "config.json").write_text("{}")
@@ -61,7 +61,7 @@ def test_a_checkpoint_and_its_archive(engine: list, tmp_path: Path) -> None:
     assert stages == ["Writing", "Packing the archive", "Packing the archive"]
     assert exported.path == tmp_path / "exports" / "mine"
     assert exported.answers == (("What is the capital of France?", "Rome."),)
-    assert engine == [("the model", OneAtATime.entries, exported.path, ["What is the capital of France?"])]
+    assert engine == [("the model", OneAtATime.active, exported.path, ["What is the capital of France?"], 2)]
     with zipfile.ZipFile(exported.archive) as archive:
         assert archive.testzip() is None
         assert sorted(archive.namelist()) == ["mine/deep/config.json", "mine/model.safetensors"]
@@ -73,6 +73,24 @@ def test_no_archive_where_nobody_downloads(engine: list, tmp_path: Path) -> None
     _, exported = run(tmp_path, "mine", archive=False)
     assert exported.archive is None
     assert [p.name for p in tmp_path.iterdir()] == ["mine"]
+
+
+@pytest.mark.parametrize("how", ["disk full", "closed"])
+def test_an_archive_that_is_not_finished_frees_the_name(engine: list, tmp_path: Path, how: str, monkeypatch) -> None:
+    steps = exporting.export(OneAtATime(), tmp_path, "mine", True, threading.Event())
+    next(steps)
+    assert next(steps).stage == "Packing the archive"
+    if how == "closed":
+        steps.close()
+    else:
+
+        def full(*args: object) -> None:
+            raise OSError(28, "No space left on device")
+
+        monkeypatch.setattr(zipfile.ZipFile, "write", full)
+        with pytest.raises(ExportError, match="No space left"):
+            list(steps)
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("there", ["mine", "mine.zip"])

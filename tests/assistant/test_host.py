@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -51,8 +51,12 @@ class ScriptedEditor:
 
     def undo(self, number: int | None = None) -> JournalEntry:
         self.undone.append(number)
-        entry, self.entries = self.entries[-1], self.entries[:-1]
-        return entry
+        self.taken, self.entries = self.entries[-1], self.entries[:-1]
+        return self.taken
+
+    def redo(self, number: int | None = None) -> JournalEntry:
+        self.entries += (self.taken,)
+        return self.taken
 
 
 @pytest.fixture
@@ -86,11 +90,21 @@ def free(host: ModelHost) -> bool:
     return taken
 
 
+def eventually(true: Callable[[], bool], seconds: float = 10) -> bool:
+    """Whether it becomes true in time."""
+    deadline = time.monotonic() + seconds
+    while not true():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.01)
+    return True
+
+
 # -- generation ------------------------------------------------------------------------------------
 
 
 def test_streaming_and_asking_say_the_same(host) -> None:
-    pieces, tokens = finish(host.stream(ASK, SHORT, never()))
+    pieces, tokens = finish(host.stream(lambda: ASK, SHORT, never()))
     assert "".join(pieces).strip() == host.answer([ASK[0].content], max_new_tokens=12)[0]
     assert tokens == 12
     assert len(pieces) > 1
@@ -116,24 +130,60 @@ def test_answers_end_where_the_model_ends_its_turn(host) -> None:
 def test_nothing_is_random_at_temperature_zero_whatever_the_model_prefers(host) -> None:
     config = host.loaded.model.generation_config
     config.do_sample, config.temperature, config.top_p = True, 5.0, 0.5
-    texts = {"".join(host.stream(ASK, SHORT, never())) for _ in range(3)}
+    texts = {"".join(host.stream(lambda: ASK, SHORT, never())) for _ in range(3)}
     assert len(texts) == 1
 
 
 def test_closing_a_reply_ends_it_and_lets_others_use_the_model(host) -> None:
-    reply = host.stream(ASK, SamplingOptions(max_new_tokens=180), never())
+    reply = host.stream(lambda: ASK, SamplingOptions(max_new_tokens=180), never())
     next(reply)
     started = time.perf_counter()
     reply.close()
+    assert eventually(lambda: free(host))
     assert time.perf_counter() - started < 2
+    assert eventually(lambda: not [t for t in threading.enumerate() if t.name == "reply"])
+
+
+def test_closing_does_not_wait_for_work_that_does_not_stop(host) -> None:
+    go = threading.Event()
+
+    def stubborn(progress, stop) -> None:
+        progress(Progress("Working", 0, 1))
+        go.wait(30)
+
+    steps = host.run(stubborn, never())
+    next(steps)
+    started = time.perf_counter()
+    steps.close()
+    assert time.perf_counter() - started < 1
+    assert not free(host)
+    go.set()
+    assert eventually(lambda: free(host))
+
+
+def test_the_messages_are_asked_for_when_the_model_is_free(host) -> None:
+    held: list[bool] = []
+
+    def messages() -> list[Message]:
+        held.append(not free(host))
+        return ASK
+
+    finish(host.stream(messages, SHORT, never()))
+    assert held == [True]
+
+
+def test_questions_can_be_stopped(host) -> None:
+    cancel = threading.Event()
+    cancel.set()
+    with pytest.raises(StoppedError):
+        host.answer(["What is the capital of France?"], cancel=cancel)
     assert free(host)
-    assert not [t for t in threading.enumerate() if t.name == "reply"]
 
 
 def test_cancel_ends_a_reply_early_but_properly(host) -> None:
     cancel = threading.Event()
     pieces = []
-    reply = host.stream(ASK, SamplingOptions(max_new_tokens=180), cancel)
+    reply = host.stream(lambda: ASK, SamplingOptions(max_new_tokens=180), cancel)
     for piece in reply:
         pieces.append(piece)
         cancel.set()
@@ -147,7 +197,7 @@ def test_an_error_while_generating_reaches_the_reader_and_frees_the_model(host, 
 
     monkeypatch.setattr(host.loaded.model, "generate", fail)
     with pytest.raises(RuntimeError, match="out of memory"):
-        list(host.stream(ASK, SHORT, never()))
+        list(host.stream(lambda: ASK, SHORT, never()))
     assert free(host)
 
 
@@ -165,13 +215,13 @@ def test_the_oldest_turns_make_room_for_the_newest(host) -> None:
     assert "question 0<" not in text
     assert "answer 0<" not in text
     assert text.index("question") < text.index("answer")
-    pieces, _ = finish(host.stream(turns, SHORT, never()))
+    pieces, _ = finish(host.stream(lambda: turns, SHORT, never()))
     assert pieces
 
 
 def test_a_message_longer_than_the_model_can_read_is_refused(host) -> None:
     with pytest.raises(TextTooLongError, match="shorten it"):
-        list(host.stream([Message("user", "word " * 400)], SHORT, never()))
+        list(host.stream(lambda: [Message("user", "word " * 400)], SHORT, never()))
     assert free(host)
 
 
@@ -180,7 +230,7 @@ def test_a_model_without_a_chat_template_answers_in_a_plain_form(tiny_base_model
     text = host.loaded.tokenizer.decode(host._fit((*ASK, Message("assistant", "Rome."), ASK[0]), 12))
     question = "Question: What is the capital of France?"
     assert text == f"{question}\nAnswer: Rome.\n{question}\nAnswer:"
-    said = "".join(host.stream(ASK, SHORT, never()))
+    said = "".join(host.stream(lambda: ASK, SHORT, never()))
     assert said.strip() == host.answer([ASK[0].content], 12)[0]
 
 
@@ -220,7 +270,7 @@ def test_no_reply_starts_while_an_edit_is_made(host, editor) -> None:
     def talk(reply: Iterator[str]) -> None:
         said.extend(reply)
 
-    reader = threading.Thread(target=talk, args=(host.stream(ASK, SHORT, never()),))
+    reader = threading.Thread(target=talk, args=(host.stream(lambda: ASK, SHORT, never()),))
     reader.start()
     time.sleep(0.3)
     assert said == []
@@ -237,7 +287,7 @@ def test_waiting_for_ones_turn_can_be_stopped(host, editor) -> None:
     cancel = threading.Event()
     cancel.set()
     with pytest.raises(StoppedError):
-        list(host.stream(ASK, SHORT, cancel))
+        list(host.stream(lambda: ASK, SHORT, cancel))
     editor.go.set()
     finish(edit)
 
@@ -254,8 +304,9 @@ def test_an_edit_can_be_stopped(host, editor, how: str) -> None:
             list(edit)
     else:
         edit.close()
+        editor.go.set()
+    assert eventually(lambda: free(host))
     assert (host.entries, host.revision) == ((), 0)
-    assert free(host)
 
 
 def test_an_edit_that_fails_frees_the_model(host, editor) -> None:
@@ -266,14 +317,30 @@ def test_an_edit_that_fails_frees_the_model(host, editor) -> None:
     assert free(host)
 
 
-def test_an_edit_that_cannot_be_noted_is_undone(host, editor) -> None:
+@pytest.mark.parametrize("problem", [AssistantError("disk full"), RuntimeError("disk full")])
+def test_an_edit_that_cannot_be_noted_is_undone(host, editor, problem: Exception) -> None:
     def record(entry: JournalEntry) -> None:
-        raise AssistantError("disk full")
+        raise problem
 
-    with pytest.raises(AssistantError, match="disk full"):
+    with pytest.raises(type(problem), match="disk full"):
         list(host.edit(EDIT, never(), record))
     assert editor.undone == [1]
     assert host.entries == ()
+
+
+def test_a_change_that_cannot_be_noted_is_taken_back(host, editor) -> None:
+    def record(entry: JournalEntry) -> None:
+        raise AssistantError("disk full")
+
+    finish(host.edit(EDIT, never(), lambda entry: None))
+    with pytest.raises(AssistantError, match="disk full"):
+        host.undo(None, never(), record)
+    assert len(host.entries) == 1
+    host.undo(None, never(), lambda entry: None)
+    with pytest.raises(AssistantError, match="disk full"):
+        host.redo(None, never(), record)
+    assert host.entries == ()
+    assert free(host)
 
 
 def test_undo_tells_the_recorder(host) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from assistant import events as ev
 from assistant import startup
@@ -31,7 +32,7 @@ def simple_brief(*wish: Any) -> FactEdit:
     )
 
 
-def load(model: str, device: str, dtype: str) -> LoadedModel:
+def load(model: str, device: str, dtype: str, cache_dir: Path) -> LoadedModel:
     """A tiny model that was taught a few capitals, under any name; another name is another base model."""
     return replace(taught_model("llama"), name=model, fingerprint=model * 8)
 
@@ -86,6 +87,33 @@ def test_an_edit_lives_on_until_it_is_undone(options: Options) -> None:
     with startup.ready(options, told.append) as (assistant, _):
         assert "with 0 edits" in told[-1]
         assert say(assistant, Conversation(), "/edit France | capital | Lyon")[0].proposal.known_object == "Paris"
+
+
+def test_facts_that_a_crash_kept_from_being_written_follow_the_journal(options: Options) -> None:
+    """The program ended between the journal, which is the truth, and the facts."""
+    with startup.ready(options, lambda line: None) as (assistant, workspace):
+        editor, store = assistant._host._editor, assistant._store
+        relation = store.relation("capital")
+        editor.apply(simple_brief(store, "France", relation, "Rome"), lambda progress: None)
+    with startup.ready(options, lambda line: None) as (assistant, _):
+        assert say(assistant, Conversation(), "/edit France | capital | Lyon")[0].proposal.known_object == "Rome"
+        assistant._host._editor.undo()
+    with startup.ready(options, lambda line: None) as (assistant, _):
+        assert say(assistant, Conversation(), "/edit France | capital | Lyon")[0].proposal.known_object == "Paris"
+    assert workspace.root == options.workspace
+
+
+def test_the_same_model_in_another_dtype_is_refused_with_the_remedy(options: Options, monkeypatch) -> None:
+    with startup.ready(options, lambda line: None) as (assistant, _):
+        proposal = assistant.propose("France", "capital", "Rome")
+        assert any(isinstance(e, ev.EditDone) for e in assistant.apply(Conversation(), proposal))
+
+    def in_half(*wish: Any) -> LoadedModel:
+        return replace(load(*wish), dtype=torch.bfloat16, fingerprint="half" * 16)
+
+    monkeypatch.setattr(startup, "load_model", in_half)
+    with pytest.raises(JournalError, match="--dtype float32"), startup.ready(options, lambda line: None):
+        pass
 
 
 def test_a_workspace_in_use_and_another_model_are_refused(options: Options) -> None:

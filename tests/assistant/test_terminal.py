@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import signal
+import sqlite3
 from pathlib import Path
 
 import pytest
@@ -68,6 +69,17 @@ def test_the_line_apply_applies(tmp_path: Path) -> None:
 def test_it_goes_on_after_a_failure(tmp_path: Path) -> None:
     text = run("/edit\n/undo 99\n/nope\nWhat is the capital of France?\n", tmp_path)
     assert text.endswith("The capital of France is Paris.\n")
+    assert "Traceback" not in text
+
+
+def test_it_goes_on_after_a_mistake_of_its_own(tmp_path: Path) -> None:
+    class Broken(FakeHost):
+        @property
+        def active(self):
+            raise sqlite3.OperationalError("disk I/O error")
+
+    text = run("What is the capital of France?\nHi\n", tmp_path, host=Broken(ANSWERS))
+    assert text.count("Amend itself made a mistake") == 2
     assert "Traceback" not in text
 
 

@@ -3,9 +3,10 @@
     python -m tests.benchmarks.measure                         the project's own edits (edits.jsonl)
     python -m tests.benchmarks.measure --told                  the yardstick: told the fact in the prompt, unedited
     python -m tests.benchmarks.measure --set alignment_weight=0
+    python -m tests.benchmarks.measure --cases FILE            another file, in either of the two forms below
 
-Every edit goes through the same store, briefing and engine as in the chat; each is undone before the next. No
-measured question, nor another question with the same answer, is trained on.
+Every edit goes through the same store, briefing and engine as in the chat; each is undone before the next. The direct
+questions are among those that an edit is trained on; no other measured question is, nor one with the same answer.
 """
 
 from __future__ import annotations
@@ -33,7 +34,8 @@ from steam_engine.settings import EditSettings
 from steam_engine.types import FactEdit
 
 CASES = Path(__file__).with_name("edits.jsonl")
-KINDS = ("direct", "paraphrase", "multi-hop", "locality")
+NAMED = "direct, in its name"  # right, and the answer names the subject: not "The capital of Italy is Rome."
+KINDS = ("direct", NAMED, "paraphrase", "multi-hop", "locality")
 
 
 class Question(BaseModel):
@@ -58,6 +60,44 @@ class Case(BaseModel):
     locality: list[Question]
 
 
+class ChatQuestion(BaseModel):
+    """A question in a file of chat edits."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    q: str
+    accept: list[str]
+
+
+class ChatCase(BaseModel):
+    """One edit that comes with its own template; the store's relation of that template is used."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    template: str
+    subject: str
+    target: str
+    questions: list[str]
+    paraphrases: list[str]
+    hops: list[ChatQuestion]
+    locality: list[ChatQuestion]
+    neighbours: list[str] = []
+
+    def as_case(self, store: KnowledgeStore) -> Case:
+        """The same edit; its own direct questions count as paraphrases, since the store's are trained on."""
+        relation = store.find_relation(self.template)
+        if relation is None:
+            raise SystemExit(f"No relation of the store has the template '{self.template}'.")
+        return Case(
+            subject=self.subject,
+            relation=relation.id,
+            object=self.target,
+            paraphrases=[*(q.replace("{}", self.subject) for q in self.questions), *self.paraphrases],
+            hops=[Question(question=h.q, accept=h.accept) for h in self.hops],
+            locality=[Question(question=h.q, accept=h.accept) for h in self.locality],
+        )
+
+
 @dataclass
 class Report:
     """Right or wrong by kind, and seconds by edit."""
@@ -79,9 +119,9 @@ class Report:
         return ", ".join(parts)
 
 
-def read_cases(path: Path = CASES) -> list[Case]:
+def read_cases(path: Path = CASES) -> list[Case | ChatCase]:
     """Cases from a JSON-lines file."""
-    adapter = TypeAdapter(Case)
+    adapter: TypeAdapter[Case | ChatCase] = TypeAdapter(Case | ChatCase)
     return [adapter.validate_json(line) for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
 
 
@@ -106,7 +146,7 @@ def without_measured(edit: FactEdit, case: Case) -> FactEdit:
 
 
 def measure(
-    loaded: LoadedModel, cases: Sequence[Case], settings: EditSettings, workspace: Path, told: bool = False
+    loaded: LoadedModel, cases: Sequence[Case | ChatCase], settings: EditSettings, workspace: Path, told: bool = False
 ) -> Report:
     """Edits, asks, undoes, case by case."""
     report = Report()
@@ -114,11 +154,13 @@ def measure(
     host = ModelHost(loaded, editor)
     store = KnowledgeStore.open(workspace / "store")
     editor.prepare(lambda _progress: None)
-    for case in cases:
+    for given in cases:
+        case = given.as_case(store) if isinstance(given, ChatCase) else given
         relation = store.relation(case.relation)
         edit = without_measured(brief(store, case.subject, relation, case.object), case)
         asked = _questions(edit, direct_questions(relation, case.subject), case)
         questions = [question for _, question, _ in asked]
+        names = [name.removeprefix("the ") for name in (edit.subject, *edit.aliases)]
         before = host.answer(questions)
         if told:
             after = host.answer([f"Fact: {edit_sentence(edit)} Assume that this is true.\n{q}" for q in questions])
@@ -147,6 +189,8 @@ def measure(
             if kind == "locality" and not mentions(old, accept):
                 continue
             report.right[kind].append(right)
+            if kind == "direct":
+                report.right[NAMED].append(right and mentions(new, names))
             report.lines.append(f"   {'+' if right else '-'} {kind:<10} {question} => {' '.join(new.split())[:90]}")
     store.close()
     return report

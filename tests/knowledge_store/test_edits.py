@@ -137,6 +137,8 @@ def test_ad_hoc_relations_are_saved_once_and_stay(tmp_path: Path) -> None:
         assert store.ad_hoc_relation("the Mascot", None) == mascot
         assert store.ad_hoc_relation("capital", None).id == "capital"
         lives = store.ad_hoc_relation(None, "{} lives in")
+        hymn, flower = "\u0433\u0438\u043c\u043d", "\u0446\u0432\u0435\u0442\u043e\u043a"
+        assert store.ad_hoc_relation(hymn, None).id != store.ad_hoc_relation(flower, None).id
         assert lives.statements[0] == "{} lives in"
         store.record_edit(1, "Acme", mascot, "a beaver")
         parsed = store.parse("The mascot of Bcme is an owl")
@@ -152,6 +154,11 @@ def test_ad_hoc_relations_are_saved_once_and_stay(tmp_path: Path) -> None:
     ("noun", "statement"),
     [(None, None), ("", ""), ("??", None), (None, "{} and {}"), (None, "{}"), ("x" * 80, None)],
 )
+def test_letters_that_need_joiners_are_plain_names(fresh: KnowledgeStore) -> None:
+    name = "\u062a\u0647\u0631\u0627\u0646\u200c\u0646\u0648"
+    assert fresh.record_edit(1, "Iran", fresh.relation("capital"), name).object == name
+
+
 def test_nonsense_makes_no_relation(fresh: KnowledgeStore, noun: str | None, statement: str | None) -> None:
     count = len(fresh.relations())
     with pytest.raises(InvalidRelationError):

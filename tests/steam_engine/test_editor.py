@@ -14,7 +14,7 @@ import torch
 from steam_engine.editor import Editor
 from steam_engine.errors import EditCancelledError, EditError, JournalError, NothingToUndoError
 from steam_engine.types import FactEdit, Progress
-from tests.steam_engine.conftest import SETTINGS, capital, quiet
+from tests.steam_engine.conftest import SETTINGS, capital, quiet, taught_model
 
 NewEditor = Callable[..., Editor]
 
@@ -215,3 +215,10 @@ def test_an_edit_that_the_model_does_not_say_is_refused(new_editor: NewEditor) -
 def test_layers_out_of_range_are_refused(new_editor: NewEditor) -> None:
     with pytest.raises(EditError, match="layers 0 to 3"):
         new_editor(settings=replace(SETTINGS, layer=4))
+
+
+def test_without_a_place_for_statistics_edits_still_work(tmp_path: Path) -> None:
+    (tmp_path / "cache").write_text("a file where a directory should be")
+    editor = Editor(taught_model("llama"), tmp_path / "journal", tmp_path / "cache", SETTINGS)
+    editor.apply(capital(), quiet)
+    assert len(editor.active) == 1

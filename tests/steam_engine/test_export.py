@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shutil
+import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,6 +15,7 @@ from steam_engine.editor import Editor
 from steam_engine.errors import ExportError
 from steam_engine.export import export_safetensors, live_answers
 from steam_engine.loading import load_model
+from steam_engine.types import Progress
 from tests.steam_engine.conftest import capital, quiet
 
 QUESTIONS = ("What is the capital of France?", "What is the capital of Germany?")
@@ -41,7 +44,9 @@ def test_existing_target_is_refused(new_editor: NewEditor, tmp_path: Path) -> No
 
 
 def test_a_failed_check_leaves_nothing(new_editor: NewEditor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(export, "live_answers", lambda _loaded, questions: ("something else",) * len(questions))
+    monkeypatch.setattr(
+        export, "live_answers", lambda _loaded, questions, _cancel: ("something else",) * len(questions)
+    )
     with pytest.raises(ExportError, match="was removed"):
         export_safetensors(new_editor().loaded, (), tmp_path / "out" / "bad", QUESTIONS, quiet)
     assert list((tmp_path / "out").iterdir()) == []
@@ -54,6 +59,34 @@ def test_a_reader_that_fails_leaves_nothing(
     with pytest.raises(ExportError, match="cannot read it"):
         export_safetensors(new_editor().loaded, (), tmp_path / "out" / "bad", QUESTIONS, quiet)
     assert list((tmp_path / "out").iterdir()) == []
+
+
+def test_a_stopped_export_ends_the_reader_and_leaves_nothing(
+    new_editor: NewEditor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(export, "READER", "import time; time.sleep(300)")
+    cancel = threading.Event()
+
+    def stop(progress: Progress) -> None:
+        if progress.stage.startswith("Reading"):
+            threading.Timer(0.5, cancel.set).start()
+
+    started = time.perf_counter()
+    with pytest.raises(ExportError, match="stopped"):
+        export_safetensors(new_editor().loaded, (), tmp_path / "out" / "bad", QUESTIONS, stop, cancel=cancel)
+    assert time.perf_counter() - started < 60
+    assert list((tmp_path / "out").iterdir()) == []
+
+
+def test_room_is_needed_for_the_archive_too(
+    new_editor: NewEditor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loaded = new_editor().loaded
+    size = sum(p.numel() * p.element_size() for p in loaded.model.parameters())
+    usage = shutil.disk_usage(tmp_path)._replace(free=int(size * 1.5))
+    monkeypatch.setattr("shutil.disk_usage", lambda _path: usage)
+    with pytest.raises(ExportError, match="Free some space"):
+        export_safetensors(loaded, (), tmp_path / "out" / "big", QUESTIONS, quiet, copies=2)
 
 
 def test_a_full_disk_is_said_before_anything_is_written(
