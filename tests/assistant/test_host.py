@@ -304,7 +304,6 @@ def test_an_edit_can_be_stopped(host, editor, how: str) -> None:
             list(edit)
     else:
         edit.close()
-        editor.go.set()
     assert eventually(lambda: free(host))
     assert (host.entries, host.revision) == ((), 0)
 

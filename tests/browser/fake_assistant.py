@@ -97,9 +97,7 @@ class FakeAssistant:
         else:
             yield from self._reply(conversation, text, cancel)
 
-    def propose(
-        self, subject: str, relation: str, object: str, cancel: threading.Event | None = None
-    ) -> EditProposal:
+    def propose(self, subject: str, relation: str, object: str, cancel: threading.Event | None = None) -> EditProposal:
         self.proposed.append((subject, relation, object))
         if not object:
             raise AmendError("Say what the new object is.")

@@ -131,6 +131,11 @@ def test_unknown_numbers_and_relations_are_refused(fresh: KnowledgeStore) -> Non
         fresh.relation("nonsense")
 
 
+def test_letters_that_need_joiners_are_plain_names(fresh: KnowledgeStore) -> None:
+    name = "\u062a\u0647\u0631\u0627\u0646\u200c\u0646\u0648"
+    assert fresh.record_edit(1, "Iran", fresh.relation("capital"), name).object == name
+
+
 def test_ad_hoc_relations_are_saved_once_and_stay(tmp_path: Path) -> None:
     with KnowledgeStore.open(tmp_path, WordEncoder()) as store:
         mascot = store.ad_hoc_relation("mascot", None)
@@ -154,11 +159,6 @@ def test_ad_hoc_relations_are_saved_once_and_stay(tmp_path: Path) -> None:
     ("noun", "statement"),
     [(None, None), ("", ""), ("??", None), (None, "{} and {}"), (None, "{}"), ("x" * 80, None)],
 )
-def test_letters_that_need_joiners_are_plain_names(fresh: KnowledgeStore) -> None:
-    name = "\u062a\u0647\u0631\u0627\u0646\u200c\u0646\u0648"
-    assert fresh.record_edit(1, "Iran", fresh.relation("capital"), name).object == name
-
-
 def test_nonsense_makes_no_relation(fresh: KnowledgeStore, noun: str | None, statement: str | None) -> None:
     count = len(fresh.relations())
     with pytest.raises(InvalidRelationError):
