@@ -1,4 +1,4 @@
-"""A few real edits on the default model must stay as good as measured; the whole set is `measure.py`'s."""
+"""Real edits on the default model must stay as good as promised, over all the cases that `measure.py` runs."""
 
 from __future__ import annotations
 
@@ -10,8 +10,6 @@ from assistant.workspace import cache_directory
 from steam_engine.loading import load_model
 from steam_engine.settings import EditSettings
 from tests.benchmarks.measure import measure, read_cases
-
-SUBJECTS = ("Egypt", "the Eiffel Tower", "Apple", "the telephone")
 
 
 def test_the_cases_are_many_and_varied() -> None:
@@ -26,12 +24,11 @@ def test_the_cases_are_many_and_varied() -> None:
 @pytest.mark.model
 @pytest.mark.timeout(1800)
 def test_edits_are_said_rephrased_reasoned_with_and_local(tmp_path: Path) -> None:
-    cases = [case for case in read_cases() if case.subject in SUBJECTS]
-    assert len(cases) == len(SUBJECTS)
+    cases = read_cases()  # All: on a few edits the rate of two-step answers swings between 50 % and 70 %.
     report = measure(load_model(device="cpu", cache_dir=cache_directory()), cases, EditSettings(), tmp_path)
     print("\n".join([*report.lines, report.summary()]))
-    assert report.rate("direct") == 1.0
+    assert report.rate("direct") >= 0.97
     assert report.rate("paraphrase") >= 0.85
     assert report.rate("multi-hop") >= 0.6
-    assert report.rate("locality") >= 0.8
-    assert len(report.seconds) == len(SUBJECTS)
+    assert report.rate("locality") >= 0.93
+    assert len(report.seconds) == len(cases)
