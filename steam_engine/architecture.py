@@ -13,6 +13,8 @@ from torch import nn
 
 from steam_engine.errors import UnsupportedModelError
 
+MIN_LAYERS = 3
+
 
 @dataclass(frozen=True)
 class ArchitectureSpec:
@@ -53,7 +55,8 @@ class Architecture:
     """One model seen through its family's spec.
 
     Raises:
-        UnsupportedModelError: no entry for the family, quantised or mixture-of-experts layers.
+        UnsupportedModelError: no entry for the family, quantised or mixture-of-experts layers, fewer than three
+            layers.
     """
 
     def __init__(self, model: Any) -> None:
@@ -72,6 +75,11 @@ class Architecture:
         self.base: Any = model.base_model  # the stack below the language-model head
         self.layers: nn.ModuleList = _follow(model, self.spec.layers)
         self.n_layers = len(self.layers)
+        if self.n_layers < MIN_LAYERS:
+            raise UnsupportedModelError(
+                f"The model has {self.n_layers} layers; an edit needs at least {MIN_LAYERS}, since layers above the "
+                "edited one have to carry the fact on. Use a deeper model."
+            )
         projection = self.down_projection(0)
         weight = getattr(projection, "weight", None)
         if weight is None or not weight.is_floating_point():

@@ -28,10 +28,15 @@ TEMPLATE = (
 
 FAMILIES: dict[str, dict[str, Any]] = {
     "llama": {"intermediate_size": 48, "num_key_value_heads": 2},
+    "mistral": {"intermediate_size": 48, "num_key_value_heads": 2, "sliding_window": 64},
+    "qwen2": {"intermediate_size": 48, "num_key_value_heads": 2},
     "qwen3": {"intermediate_size": 48, "num_key_value_heads": 2, "head_dim": 8},
+    "gemma2": {"intermediate_size": 48, "num_key_value_heads": 2, "head_dim": 8, "sliding_window": 64},
     "gemma3_text": {"intermediate_size": 48, "num_key_value_heads": 2, "head_dim": 8, "sliding_window": 64},
+    "phi3": {"intermediate_size": 48, "num_key_value_heads": 2},
     "olmo2": {"intermediate_size": 48, "num_key_value_heads": 2},
     "gpt2": {"n_embd": 32, "n_layer": 5, "n_head": 4, "n_inner": 48, "n_positions": 256},
+    "gptj": {"n_embd": 32, "n_layer": 5, "n_head": 4, "n_inner": 48, "n_positions": 256, "rotary_dim": 4},
     "gpt_neox": {"intermediate_size": 48, "max_position_embeddings": 256},
 }
 
@@ -84,7 +89,7 @@ def tiny_model(family: str, chat: bool = True, taught: bool = False) -> LoadedMo
         "max_position_embeddings": 256,
         **FAMILIES[family],
     }
-    if family == "gpt2":
+    if family in ("gpt2", "gptj"):
         settings = dict(FAMILIES[family])
     config = AutoConfig.for_model(
         family, vocab_size=len(tokenizer), bos_token_id=1, eos_token_id=2, pad_token_id=0, **settings
