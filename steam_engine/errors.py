@@ -38,3 +38,7 @@ class NothingToUndoError(AmendError):
 
 class ExportError(AmendError):
     """The checkpoint could not be written or did not pass its check; nothing is left behind."""
+
+
+class CaseFileError(AmendError):
+    """The file of evaluation cases cannot be read, or has no case in it."""
