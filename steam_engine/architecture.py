@@ -11,7 +11,13 @@ from typing import Any
 import torch
 from torch import nn
 
-from steam_engine.errors import UnsupportedModelError
+from steam_engine.errors import (
+    EncoderDecoderError,
+    MixtureOfExpertsError,
+    MultimodalModelError,
+    QuantisedModelError,
+    UnsupportedModelError,
+)
 
 MIN_LAYERS = 3
 
@@ -62,9 +68,14 @@ class Architecture:
     def __init__(self, model: Any) -> None:
         family = str(model.config.model_type)
         if getattr(model.config, "is_encoder_decoder", False):
-            raise UnsupportedModelError(
+            raise EncoderDecoderError(
                 f"'{family}' is an encoder-decoder model; Amend edits decoder-only language models, "
                 "for example Llama, Qwen, Mistral, Gemma or GPT-2."
+            )
+        if any(getattr(model.config, f"{kind}_config", None) is not None for kind in ("vision", "audio")):
+            raise MultimodalModelError(
+                f"'{family}' is a multimodal model; Amend edits models of text alone. Use the text-only checkpoint "
+                "of the family, for example google/gemma-3-1b-it for Gemma 3."
             )
         if family not in ARCHITECTURES:
             known = ", ".join(sorted(ARCHITECTURES))
@@ -83,9 +94,10 @@ class Architecture:
         projection = self.down_projection(0)
         weight = getattr(projection, "weight", None)
         if weight is None or not weight.is_floating_point():
-            raise UnsupportedModelError(
-                "The model's MLP weights are quantised or split into experts and cannot be edited in place. "
-                "Load the dequantised checkpoint (for GGUF this happens by itself) of a dense model."
+            raise QuantisedModelError(
+                "The model's MLP weights are quantised and cannot be edited in place. Load the original checkpoint in "
+                "bfloat16, or a dequantised copy (model.dequantize(), then save_pretrained); a GGUF file is "
+                "dequantised by itself."
             )
         # Conv1D (GPT-2) keeps its weight as [d_in, d_out], Linear as [d_out, d_in].
         self.transposed = type(projection).__name__ == "Conv1D"
@@ -109,7 +121,7 @@ class Architecture:
         try:
             module = _follow(self.layers[layer], self.spec.down_projection)
         except AttributeError:
-            raise UnsupportedModelError(
+            raise MixtureOfExpertsError(
                 f"Layer {layer} of this {self.family} model has no '{self.spec.down_projection}': "
                 "mixture-of-experts layers cannot be edited. Use a dense model of the family."
             ) from None

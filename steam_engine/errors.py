@@ -20,6 +20,22 @@ class UnsupportedModelError(AmendError):
     """The architecture cannot be edited; the message says what would work."""
 
 
+class EncoderDecoderError(UnsupportedModelError):
+    """The model has an encoder; only decoder-only language models can be edited."""
+
+
+class MultimodalModelError(UnsupportedModelError):
+    """The model wraps a language model together with a vision or audio tower."""
+
+
+class QuantisedModelError(UnsupportedModelError):
+    """The MLP weights are packed 4- or 8-bit numbers."""
+
+
+class MixtureOfExpertsError(UnsupportedModelError):
+    """The MLPs are split into experts."""
+
+
 class EditError(AmendError):
     """The edit was tried and could not be carried out; nothing has changed."""
 

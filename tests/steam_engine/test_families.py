@@ -9,7 +9,13 @@ import torch
 
 from steam_engine.architecture import Architecture
 from steam_engine.editor import Editor
-from steam_engine.errors import UnsupportedModelError
+from steam_engine.errors import (
+    EncoderDecoderError,
+    MixtureOfExpertsError,
+    MultimodalModelError,
+    QuantisedModelError,
+    UnsupportedModelError,
+)
 from steam_engine.loading import LoadedModel
 from tests.steam_engine.conftest import SETTINGS, capital, quiet
 from tests.steam_engine.tiny import FAMILIES, tiny_model
@@ -53,4 +59,33 @@ def test_too_few_layers_are_refused() -> None:
     model = tiny_model("llama").model
     model.model.layers = model.model.layers[:2]
     with pytest.raises(UnsupportedModelError, match=r"2 layers.*at least 3"):
+        Architecture(model)
+
+
+def test_an_encoder_decoder_is_refused() -> None:
+    model = tiny_model("llama").model
+    model.config.is_encoder_decoder = True
+    with pytest.raises(EncoderDecoderError, match="decoder-only"):
+        Architecture(model)
+
+
+def test_a_multimodal_wrapper_is_refused() -> None:
+    model = tiny_model("llama").model
+    model.config.vision_config = {"hidden_size": 8}
+    with pytest.raises(MultimodalModelError, match="text-only checkpoint"):
+        Architecture(model)
+
+
+def test_packed_weights_are_refused() -> None:
+    model = tiny_model("llama").model
+    down = model.model.layers[0].mlp.down_proj
+    down.weight = torch.nn.Parameter(down.weight.to(torch.int8), requires_grad=False)
+    with pytest.raises(QuantisedModelError, match="dequantised"):
+        Architecture(model)
+
+
+def test_experts_are_refused() -> None:
+    model = tiny_model("llama").model
+    model.model.layers[0].mlp = torch.nn.Linear(32, 32)
+    with pytest.raises(MixtureOfExpertsError, match="dense model"):
         Architecture(model)
