@@ -148,7 +148,9 @@ class Assistant:
 
     # -- proposing ----------------------------------------------------------------------------------
 
-    def propose(self, subject: str, relation: str, object: str, cancel: threading.Event | None = None) -> EditProposal:
+    def propose(
+        self, subject: str, relation: str | Relation, object: str, cancel: threading.Event | None = None
+    ) -> EditProposal:
         """Look at an edit before it is made; see `Proposer.from_parts`. Raises AmendError."""
         return self._proposer.from_parts(subject, relation, object, cancel)
 
@@ -178,8 +180,7 @@ class Assistant:
             yield Failure(str(problem))
 
     def _apply(self, conversation: Conversation, proposal: EditProposal, cancel: threading.Event) -> Iterator[Event]:
-        relation = self._store.relation(proposal.relation)
-        subject, object = proposal.subject, proposal.object
+        subject, relation, object = proposal.subject, proposal.relation, proposal.object
         yield from _working(self._host.prepare(cancel))
         started = time.perf_counter()
         yield Working(Progress("Asking the model before the edit", 0, 0))
@@ -190,7 +191,7 @@ class Assistant:
         edit = brief(self._store, subject, relation, object)
 
         def record(entry: JournalEntry) -> None:
-            outdated = self._outdated_by(entry)
+            outdated = self._outdated_by(entry, relation)
             self._store.record_edit(entry.number, subject, relation, object)
             sync(self._host, self._store)  # an earlier edit that this one replaced holds no longer
             self._changes.note(entry.edit, outdated)
@@ -217,7 +218,7 @@ class Assistant:
 
     def _redo(self, conversation: Conversation, number: int | None, cancel: threading.Event) -> Iterator[Event]:
         def record(entry: JournalEntry) -> None:
-            outdated = self._outdated_by(entry)
+            outdated = self._outdated_by(entry, self._store.relation(entry.edit.relation))
             sync(self._host, self._store)
             self._changes.note(entry.edit, outdated)
 
@@ -228,9 +229,8 @@ class Assistant:
 
     # -- stale turns --------------------------------------------------------------------------------
 
-    def _outdated_by(self, entry: JournalEntry) -> tuple[str, ...]:
+    def _outdated_by(self, entry: JournalEntry, relation: Relation) -> tuple[str, ...]:
         """What the store, which does not know of the entry yet, says in its place."""
-        relation = self._store.relation(entry.edit.relation)
         known = () if relation.many else known_objects(self._store, entry.edit.subject, relation)
         return tuple(name for name in known if name.casefold() != entry.edit.target.casefold())
 

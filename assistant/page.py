@@ -57,6 +57,10 @@ def _beside(event: Event) -> str:
     return ""
 
 
+def _fields(subject: str, relation: str | None, new: str) -> Fields:
+    return subject.strip(), (relation or "").strip(), new.strip()
+
+
 class _Page:
     """The handlers of one page; what belongs to one tab lives in its PageSession.
 
@@ -85,7 +89,7 @@ class _Page:
         gr.on(
             [parts.message.submit, parts.send.click],
             self.say,
-            [parts.session, parts.message],
+            [parts.session, parts.message, *fields],
             everything,
             trigger_mode="multiple",  # the session itself refuses a second message while it is busy
             **common,
@@ -120,20 +124,27 @@ class _Page:
         session = session or PageSession()
         return {self._parts.session: session, **self._paint(session)}
 
-    def say(self, session: PageSession | None, text: str) -> Iterator[Update]:
-        """A message or a command was sent."""
+    def say(
+        self, session: PageSession | None, text: str, subject: str = "", relation: str | None = None, new: str = ""
+    ) -> Iterator[Update]:
+        """A message or a command was sent; the card's fields are those that a typed /apply means."""
         session = session or PageSession()
         text = text.strip()
         if not text or session.busy:
             yield self._nothing(session)
             return
+        shown = session.proposal
         session.begin(text)
         yield {
             self._parts.session: session,
             self._parts.message: "",
             **self._paint(session),
         }
-        yield from self._follow(session, self._assistant.respond(session.conversation, text, session.cancel))
+        if shown is not None and text.casefold() == "/apply":
+            events = self._change(session, shown, _fields(subject, relation, new))
+        else:
+            events = self._assistant.respond(session.conversation, text, session.cancel)
+        yield from self._follow(session, events)
 
     def pressed(self, session: PageSession | None, press: gr.EventData) -> Iterator[Update]:
         """A button inside a card or the journal was pressed."""
@@ -152,11 +163,11 @@ class _Page:
 
     def apply(self, session: PageSession | None, subject: str, relation: str | None, new: str) -> Iterator[Update]:
         """The change on the card is to be made, with the fields as they are now."""
-        yield from self._decide(session, self._change, (subject, relation or "", new))
+        yield from self._decide(session, self._change, _fields(subject, relation, new))
 
     def recheck(self, session: PageSession | None, subject: str, relation: str | None, new: str) -> Iterator[Update]:
         """The fields of the card were changed: look again at what the change would mean."""
-        yield from self._decide(session, self._propose, (subject, relation or "", new))
+        yield from self._decide(session, self._propose, _fields(subject, relation, new))
 
     def dismiss(self, session: PageSession | None) -> Update:
         """The proposal is not wanted."""
@@ -228,7 +239,7 @@ class _Page:
     def _decide(
         self,
         session: PageSession | None,
-        act: Callable[[PageSession, Fields], Iterator[Event]],
+        act: Callable[[PageSession, EditProposal, Fields], Iterator[Event]],
         fields: Fields,
     ) -> Iterator[Update]:
         if session is None or session.proposal is None or session.busy:
@@ -236,20 +247,18 @@ class _Page:
             return
         session.begin()
         yield self._paint(session)
-        subject, relation, new = (field.strip() for field in fields)
-        if relation == session.proposal.relation_label:
-            relation = session.proposal.relation
-        yield from self._follow(session, act(session, (subject, relation, new)))
+        yield from self._follow(session, act(session, session.proposal, fields))
 
-    def _propose(self, session: PageSession, fields: Fields) -> Iterator[Event]:
-        yield ProposalReady(self._assistant.propose(*fields, session.cancel))
+    def _propose(self, session: PageSession, shown: EditProposal, fields: Fields) -> Iterator[Event]:
+        subject, relation, new = fields
+        same = relation == shown.relation.label
+        yield ProposalReady(self._assistant.propose(subject, shown.relation if same else relation, new, session.cancel))
 
-    def _change(self, session: PageSession, fields: Fields) -> Iterator[Event]:
-        proposal = session.proposal
-        if proposal is None or fields != (proposal.subject, proposal.relation, proposal.object):
-            proposal = self._assistant.propose(*fields, session.cancel)
-            yield ProposalReady(proposal)
-        yield from self._assistant.apply(session.conversation, proposal, session.cancel)
+    def _change(self, session: PageSession, shown: EditProposal, fields: Fields) -> Iterator[Event]:
+        if fields != (shown.subject, shown.relation.label, shown.object):
+            yield from self._propose(session, shown, fields)
+            shown = session.proposal or shown
+        yield from self._assistant.apply(session.conversation, shown, session.cancel)
 
     def _nothing(self, session: PageSession | None) -> Update:
         """No change. Gradio empties every output of a generator that yields nothing at all."""
@@ -285,6 +294,6 @@ class _Page:
         parts = self._parts
         return {
             parts.subject: proposal.subject,
-            parts.relation: proposal.relation_label,
+            parts.relation: proposal.relation.label,
             parts.object: proposal.object,
         }

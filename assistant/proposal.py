@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from knowledge_store.types import Relation
 from steam_engine.types import JournalEntry
 
 
@@ -13,8 +14,7 @@ class EditProposal:
 
     id: str  # unique in this process
     subject: str
-    relation: str  # relation id
-    relation_label: str
+    relation: Relation  # a new one is not saved before an edit is made with it
     object: str  # the new object
     statement: str  # the whole sentence: "The capital of France is Rome."
     question: str  # "What is the capital of France?"

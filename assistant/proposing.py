@@ -35,13 +35,13 @@ class Proposer:
         self._numbers = itertools.count(1)
 
     def from_parts(
-        self, subject: str, relation: str, object: str, cancel: threading.Event | None = None
+        self, subject: str, relation: str | Relation, object: str, cancel: threading.Event | None = None
     ) -> EditProposal:
         """Propose an edit.
 
         Args:
             subject: in any spelling.
-            relation: an id, or what a person calls it ("capital"); an unknown noun becomes a new relation.
+            relation: what a person calls it ("capital"; an unknown noun becomes a new relation), or one that is known.
             object: the new object.
             cancel: ends the waiting for the model, and its answers.
 
@@ -49,10 +49,10 @@ class Proposer:
             AmendError: it makes no sense as an edit; the message says what to do.
         """
         subject = commands.clean_field(subject, "subject")
-        relation = commands.clean_field(relation, "relation")
-        object = commands.clean_field(object, "object")
-        found = self._store.find_relation(relation) or self._store.ad_hoc_relation(relation, None)
-        return self._proposal(subject, found, object, cancel)
+        if isinstance(relation, str):
+            name = commands.clean_field(relation, "relation")
+            relation = self._store.find_relation(name) or self._store.ad_hoc_relation(name, None)
+        return self._proposal(subject, relation, commands.clean_field(object, "object"), cancel)
 
     def from_sentence(self, said: str, cancel: threading.Event | None = None) -> EditProposal:
         """Propose the edit that a sentence states: "The capital of France is Rome".
@@ -91,8 +91,7 @@ class Proposer:
         return EditProposal(
             id=str(next(self._numbers)),
             subject=subject,
-            relation=relation.id,
-            relation_label=relation.label,
+            relation=relation,
             object=object,
             statement=statement,
             question=questions[0],

@@ -126,14 +126,13 @@ class _Session:
         """The same proposal with other words; as it was when they make no sense."""
         fields = (
             ("Subject", proposal.subject),
-            ("Relation", proposal.relation_label),
+            ("Relation", proposal.relation.label),
             ("Object", proposal.object),
         )
         subject, relation, object = (input(f"{name} [{old}]: ").strip() or old for name, old in fields)
-        if relation == proposal.relation_label:
-            relation = proposal.relation
+        same = relation == proposal.relation.label
         try:
-            revised = self._assistant.propose(subject, relation, object)
+            revised = self._assistant.propose(subject, proposal.relation if same else relation, object)
         except AmendError as problem:
             self._view.show(Failure(str(problem)))
             return proposal

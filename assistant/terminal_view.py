@@ -152,7 +152,7 @@ class TerminalView:
     def _proposal(self, proposal: EditProposal) -> None:
         self.line(f"Proposed edit: {proposal.statement}", "bold")
         self._field("subject", proposal.subject)
-        self._field("relation", proposal.relation_label)
+        self._field("relation", proposal.relation.label)
         self._field("new object", proposal.object)
         self._field("the model says", proposal.old_answer)
         self._field("the facts say", proposal.known_object or "nothing yet")

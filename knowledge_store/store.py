@@ -126,9 +126,10 @@ class KnowledgeStore:
             return self._relations[ids_[best]] if scores[best] >= MEANING_THRESHOLD else None
 
     def ad_hoc_relation(self, noun: str | None, statement: str | None) -> Relation:
-        """Return the relation of a noun ("mascot") or a statement with {} ("{} lives in"); saved when new.
+        """Return the relation of a noun ("mascot") or a statement with {} ("{} lives in").
 
-        A noun that names a known relation gives that one. Raises InvalidRelationError.
+        A noun that names a known relation gives that one; a new one is saved with the first edit that has it.
+        Raises InvalidRelationError.
         """
         if noun is not None and key(noun):
             relation = self._named_relation(noun) or relation_from_noun(noun)
@@ -140,8 +141,7 @@ class KnowledgeStore:
             raise InvalidRelationError(
                 "Name the relation with a noun, or with a statement that has {} for the subject."
             )
-        with self._lock:
-            return self._saved(relation)
+        return self._relations.get(relation.id, relation)
 
     def _saved(self, relation: Relation) -> Relation:
         if relation.id not in self._relations:

@@ -198,7 +198,7 @@ class FakeStore:
             f"adhoc:{noun}", str(noun), (f"The {noun} of {{}} is",) * 3,
             (f"What is the {noun} of {{}}?",) * 3, f"the {noun} of {{}}", False, "thing", "thing",
         )  # fmt: skip
-        return self._relations.setdefault(made.id, made)
+        return self._relations.get(made.id, made)
 
     def aliases(self, name: str) -> tuple[str, ...]:
         return ("FR", "French Republic") if name == "France" else ()
@@ -266,6 +266,7 @@ class FakeStore:
     def record_edit(self, edit_number: int, subject: str, relation: Relation, object: str) -> Fact:
         if self.broken is not None:
             raise self.broken
+        self._relations.setdefault(relation.id, relation)
         self.edited[edit_number] = (subject, relation.id, object)
         return Fact(99, subject, relation.id, object, "edit", edit_number)
 

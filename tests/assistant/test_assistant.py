@@ -102,7 +102,7 @@ def test_a_sentence_becomes_a_proposal_and_changes_nothing(assistant, host, stor
     proposal = events[0].proposal
     assert kinds(events) == ["ProposalReady"]
     assert proposal.statement == "The capital of France is Rome."
-    assert (proposal.subject, proposal.relation, proposal.object) == ("France", "capital", "Rome")
+    assert (proposal.subject, proposal.relation.id, proposal.object) == ("France", "capital", "Rome")
     assert proposal.question == "What is the capital of France?"
     assert proposal.old_answer == "The capital of France is Paris."
     assert proposal.known_object == "Paris"
@@ -122,11 +122,19 @@ def test_parts_and_their_sentence_are_the_same_edit(assistant, conversation) -> 
     assert one.id != other.id
 
 
-def test_an_unknown_relation_is_made_on_the_way(assistant, store, conversation) -> None:
+def test_an_unknown_relation_is_kept_when_an_edit_is_made_with_it(assistant, store, conversation) -> None:
+    before = store.relations()
     for text in ("/edit The mascot of Oxford is Bertie", "/edit Oxford | mascot | Bertie"):
         proposal = told(assistant, conversation, text)[0].proposal
         assert proposal.statement == "The mascot of Oxford is Bertie."
-        assert store.relation(proposal.relation).label == "mascot"
+        assert proposal.relation.label == "mascot"
+        again = assistant.propose("Cambridge", proposal.relation, "Tim")
+        assert again.statement == "The mascot of Cambridge is Tim."
+        told(assistant, conversation, "/cancel")
+        assert store.relations() == before
+    told(assistant, conversation, "/edit The mascot of Oxford is Bertie")
+    told(assistant, conversation, "/apply")
+    assert [relation.label for relation in store.relations()[len(before) :]] == ["mascot"]
 
 
 def test_a_subject_that_holds_the_object_is_not_taken_for_the_answer(assistant, conversation) -> None:

@@ -6,7 +6,7 @@ import threading
 import time
 import zipfile
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from assistant.conversation import Conversation
@@ -25,18 +25,13 @@ from assistant.events import (
     Working,
 )
 from assistant.proposal import EditProposal, ProbeResult, ResultCard
+from knowledge_store.phrasing import relation_from_noun
+from knowledge_store.types import Relation
 from steam_engine.errors import AmendError
 from steam_engine.types import EditTrace, FactEdit, JournalEntry, Progress
 
-
-@dataclass(frozen=True)
-class FakeRelation:
-    id: str
-    label: str
-
-
-CAPITAL = FakeRelation("country.capital", "capital")
-LANGUAGE = FakeRelation("country.language", "official language")
+CAPITAL = relation_from_noun("capital")
+LANGUAGE = relation_from_noun("official language")
 
 TRACE = EditTrace(
     layer=12,
@@ -72,7 +67,7 @@ class FakeAssistant:
 
     # ------------------------------------------------- what the page asks for
 
-    def relations(self) -> tuple[FakeRelation, ...]:
+    def relations(self) -> tuple[Relation, ...]:
         return (CAPITAL, LANGUAGE)
 
     def journal(self) -> tuple[JournalEntry, ...]:
@@ -97,16 +92,19 @@ class FakeAssistant:
         else:
             yield from self._reply(conversation, text, cancel)
 
-    def propose(self, subject: str, relation: str, object: str, cancel: threading.Event | None = None) -> EditProposal:
-        self.proposed.append((subject, relation, object))
+    def propose(
+        self, subject: str, relation: str | Relation, object: str, cancel: threading.Event | None = None
+    ) -> EditProposal:
+        if isinstance(relation, str):
+            relation = relation_from_noun(relation)
+        label = relation.label
+        self.proposed.append((subject, label, object))
         if not object:
             raise AmendError("Say what the new object is.")
-        label = next((known.label for known in self.relations() if known.id == relation), relation)
         return EditProposal(
             id=f"p{len(self.proposed)}",
             subject=subject,
             relation=relation,
-            relation_label=label,
             object=object,
             statement=f"The {label} of {subject} is {object}.",
             question=f"What is the {label} of {subject}?",
@@ -139,10 +137,10 @@ class FakeAssistant:
             number=len(self.entries) + 1,
             edit=FactEdit(
                 subject=proposal.subject,
-                relation=proposal.relation,
+                relation=proposal.relation.id,
                 target=proposal.object,
-                statements=(f"The {proposal.relation_label} of {{}} is",),
-                questions=(f"What is the {proposal.relation_label} of {{}}?",),
+                statements=(f"The {proposal.relation.label} of {{}} is",),
+                questions=(f"What is the {proposal.relation.label} of {{}}?",),
                 old_object=before,
             ),
             state="active",

@@ -168,7 +168,7 @@ def test_update_looks_again_with_the_changed_fields(page: Page, fake: FakeAssist
     card = page.locator("#am-panel")
     expect(card).to_contain_text("The capital of France is Madrid.")
     expect(card).not_to_contain_text("well-known fact")
-    assert fake.proposed[-1] == ("France", CAPITAL.id, "Madrid")
+    assert fake.proposed[-1] == ("France", CAPITAL.label, "Madrid")
 
 
 def test_apply_uses_the_changed_fields(page: Page, fake: FakeAssistant) -> None:
@@ -177,8 +177,16 @@ def test_apply_uses_the_changed_fields(page: Page, fake: FakeAssistant) -> None:
     page.get_by_label("New object").fill("Kyoto")
     button(page, "Apply").click()
     expect(page.locator(".am-result")).to_contain_text("The capital of Japan is Kyoto.")
-    assert fake.proposed[-1] == ("Japan", CAPITAL.id, "Kyoto")
+    assert fake.proposed[-1] == ("Japan", CAPITAL.label, "Kyoto")
     assert [(entry.edit.subject, entry.edit.target) for entry in fake.entries] == [("Japan", "Kyoto")]
+
+
+def test_a_typed_apply_means_the_changed_fields_too(page: Page, fake: FakeAssistant) -> None:
+    send(page, "/edit The capital of France is Rome")
+    page.get_by_label("New object").fill("Madrid")
+    send(page, "/apply")
+    expect(page.locator(".am-result")).to_contain_text("The capital of France is Madrid.")
+    assert [(entry.edit.subject, entry.edit.target) for entry in fake.entries] == [("France", "Madrid")]
 
 
 def test_the_relation_can_be_picked_or_typed(page: Page, fake: FakeAssistant) -> None:

@@ -136,16 +136,19 @@ def test_letters_that_need_joiners_are_plain_names(fresh: KnowledgeStore) -> Non
     assert fresh.record_edit(1, "Iran", fresh.relation("capital"), name).object == name
 
 
-def test_ad_hoc_relations_are_saved_once_and_stay(tmp_path: Path) -> None:
+def test_ad_hoc_relations_are_saved_with_their_first_edit_and_stay(tmp_path: Path) -> None:
     with KnowledgeStore.open(tmp_path, WordEncoder()) as store:
+        count = len(store.relations())
         mascot = store.ad_hoc_relation("mascot", None)
-        assert store.ad_hoc_relation("the Mascot", None) == mascot
+        assert store.ad_hoc_relation("the Mascot", None).id == mascot.id
         assert store.ad_hoc_relation("capital", None).id == "capital"
         lives = store.ad_hoc_relation(None, "{} lives in")
         hymn, flower = "\u0433\u0438\u043c\u043d", "\u0446\u0432\u0435\u0442\u043e\u043a"
         assert store.ad_hoc_relation(hymn, None).id != store.ad_hoc_relation(flower, None).id
         assert lives.statements[0] == "{} lives in"
+        assert len(store.relations()) == count
         store.record_edit(1, "Acme", mascot, "a beaver")
+        store.record_edit(2, "Ada", lives, "Rome")
         parsed = store.parse("The mascot of Bcme is an owl")
         assert parsed is not None
         assert parsed.known_relation
