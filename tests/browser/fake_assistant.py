@@ -185,7 +185,7 @@ class FakeAssistant:
         if len(words) < 6:
             yield Failure('I could not read that as a fact; try "/edit The capital of France is Rome".')
             return
-        conversation.pending = self.propose(words[3], CAPITAL.id, words[-1])
+        conversation.pending = self.propose(words[3], CAPITAL, words[-1])
         yield ProposalReady(conversation.pending)
 
     def _switch(self, number: str, old: str, new: str) -> Iterator[Event]:
