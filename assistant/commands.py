@@ -178,6 +178,8 @@ def clean_field(text: str, what: str) -> str:
     if not text:
         raise EmptyEditError(f"The {what} of the edit is empty; an edit needs a subject, a relation and an object.")
     check_edit_length(text)
+    if "\ufffd" in text:
+        raise ForbiddenCharacterError(f"The {what} contains a character that could not be read; type it again.")
     bad = next((c for c in text if c in "<>{}" or _is_control(c)), None)
     if bad is not None:
         shown = f"'{bad}'" if bad.isprintable() else f"the control character U+{ord(bad):04X}"

@@ -29,6 +29,10 @@ _ROLES = frozenset((
     "supervisor", "teacher", "trainer", "treasurer", "uncle", "villain", "wife", "winner", "writer",
 ))
 # fmt: on
+_NO_NOUNS = frozenset(
+    "a an and are as at be been by for from had has have he her his in is it its no not of on or she that the their "
+    "they this to was were with".split()
+)
 _NOUN = re.compile(r"[^\W\d_][\w' &/-]*", re.UNICODE)
 
 
@@ -41,7 +45,7 @@ def is_person_role(noun: str) -> bool:
 def relation_from_noun(noun: str) -> Relation:
     """Make the relation "the <noun> of {}". Raises InvalidRelationError when `noun` is not a noun phrase."""
     noun = re.sub(r"^(?:the|a|an)\s+", "", tidy(noun), flags=re.IGNORECASE)
-    if not _NOUN.fullmatch(noun) or len(noun) > 60:
+    if not _NOUN.fullmatch(noun) or len(noun) > 60 or _NO_NOUNS.issuperset(key(noun).split()):
         raise InvalidRelationError("Name the relation with a plain noun, such as 'mascot' or 'head coach'.")
     ask = "Who" if is_person_role(noun) else "What"
     return Relation(

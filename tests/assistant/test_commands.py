@@ -56,6 +56,7 @@ def test_reads(text: str, expected: c.Command) -> None:
         ("/edit a | b | c | d", e.CommandFormError, "three parts"),
         ("/edit <b>France</b> | capital | Rome", e.ForbiddenCharacterError, "subject contains '<'"),
         ("/edit France | capital | Ro\x00me", e.ForbiddenCharacterError, "U+0000"),
+        ("/edit France | capital | Ro\ufffdme", e.ForbiddenCharacterError, "could not be read"),
         ("/edit France | capital | Ro\u202eme", e.ForbiddenCharacterError, "U+202E"),
         ("/edit The capital of {} is Rome", e.ForbiddenCharacterError, "'{'"),
         ("/edit France | capital | ...", e.EmptyEditError, "no letters"),

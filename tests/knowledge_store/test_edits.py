@@ -160,7 +160,16 @@ def test_ad_hoc_relations_are_saved_with_their_first_edit_and_stay(tmp_path: Pat
 
 @pytest.mark.parametrize(
     ("noun", "statement"),
-    [(None, None), ("", ""), ("??", None), (None, "{} and {}"), (None, "{}"), ("x" * 80, None)],
+    [
+        (None, None),
+        ("", ""),
+        ("??", None),
+        (None, "{} and {}"),
+        (None, "{}"),
+        ("x" * 80, None),
+        ("is", None),
+        ("the of", None),
+    ],
 )
 def test_nonsense_makes_no_relation(fresh: KnowledgeStore, noun: str | None, statement: str | None) -> None:
     count = len(fresh.relations())
