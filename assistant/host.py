@@ -138,6 +138,8 @@ class ModelHost:
     ) -> tuple[str, ...]:
         """Answer single questions, greedily and in one batch; each as if it were the first of a conversation.
 
+        An answer that is longer than `max_new_tokens` ends with an ellipsis.
+
         Raises:
             TextTooLongError: a question is longer than the model can read.
             StoppedError: `cancel` was set.
@@ -157,9 +159,11 @@ class ModelHost:
         ends = self._end_ids()
         length = next((i for i, token in enumerate(ids) if token in ends), len(ids))
         text = str(self.loaded.tokenizer.decode(ids[:length], skip_special_tokens=True))
+        cut = length == len(ids)
         if not self.loaded.is_chat:
-            text = text.split(NEXT_QUESTION)[0]
-        return text.strip()
+            text, following, _ = text.partition(NEXT_QUESTION)
+            cut = cut and not following
+        return text.strip().rstrip("\ufffd") + "\u2026" if cut else text.strip()
 
     def _fit(self, messages: Sequence[Message], max_new_tokens: int) -> list[int]:
         """Token ids of the conversation, without its oldest turns where it is too long for the model."""

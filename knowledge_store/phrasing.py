@@ -29,10 +29,13 @@ _ROLES = frozenset((
     "supervisor", "teacher", "trainer", "treasurer", "uncle", "villain", "wife", "winner", "writer",
 ))
 # fmt: on
-_NO_NOUNS = frozenset(
-    "a an and are as at be been by for from had has have he her his in is it its no not of on or she that the their "
-    "they this to was were with".split()
-)
+# fmt: off
+_NO_NOUNS = frozenset((
+    "a", "an", "and", "are", "as", "at", "be", "been", "by", "for", "from", "had", "has", "have", "he",
+    "her", "his", "in", "is", "it", "its", "no", "not", "of", "on", "or", "she", "that", "the", "their",
+    "they", "this", "to", "was", "were", "with",
+))
+# fmt: on
 _NOUN = re.compile(r"[^\W\d_][\w' &/-]*", re.UNICODE)
 
 

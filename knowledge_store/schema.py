@@ -6,6 +6,7 @@ One SQLite file in WAL mode is the truth; everything else (the vector index) can
 from __future__ import annotations
 
 import sqlite3
+import time
 from pathlib import Path
 
 from knowledge_store.errors import StoreCorruptError
@@ -14,6 +15,7 @@ from knowledge_store.types import Relation
 
 FACTS_FILE = "facts.sqlite"
 SCHEMA_VERSION = "1"
+BUSY_SECONDS = 30.0  # how long to wait for another program that is writing; filling a new file takes about one
 
 _TABLES = """
 CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT NOT NULL);
@@ -70,6 +72,19 @@ def has_tables(connection: sqlite3.Connection) -> bool:
     return connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'meta'").fetchone() is not None
 
 
+def _use_wal(connection: sqlite3.Connection) -> None:
+    """Switch to write-ahead logging; SQLite does not wait by itself for another program that is doing the same."""
+    give_up = time.monotonic() + BUSY_SECONDS
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+            return
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or time.monotonic() > give_up:
+                raise
+            time.sleep(0.02)
+
+
 def connect(directory: Path) -> sqlite3.Connection:
     """Open (or create) the facts file in `directory`; a new one has no tables yet.
 
@@ -77,10 +92,10 @@ def connect(directory: Path) -> sqlite3.Connection:
     """
     directory.mkdir(parents=True, exist_ok=True)
     path = directory / FACTS_FILE
-    connection = sqlite3.connect(path, check_same_thread=False, isolation_level=None, timeout=30.0)
+    connection = sqlite3.connect(path, check_same_thread=False, isolation_level=None, timeout=BUSY_SECONDS)
     connection.row_factory = sqlite3.Row
     try:
-        connection.execute("PRAGMA journal_mode = WAL")
+        _use_wal(connection)
         connection.execute("PRAGMA synchronous = NORMAL")
         connection.execute("PRAGMA foreign_keys = ON")
         if not has_tables(connection):

@@ -105,7 +105,8 @@ def eventually(true: Callable[[], bool], seconds: float = 10) -> bool:
 
 def test_streaming_and_asking_say_the_same(host) -> None:
     pieces, tokens = finish(host.stream(lambda: ASK, SHORT, never()))
-    assert "".join(pieces).strip() == host.answer([ASK[0].content], max_new_tokens=12)[0]
+    answer = host.answer([ASK[0].content], max_new_tokens=12)[0]
+    assert answer == "".join(pieces).strip() + "…"  # it was cut
     assert tokens == 12
     assert len(pieces) > 1
     assert free(host)
@@ -231,7 +232,7 @@ def test_a_model_without_a_chat_template_answers_in_a_plain_form(tiny_base_model
     question = "Question: What is the capital of France?"
     assert text == f"{question}\nAnswer: Rome.\n{question}\nAnswer:"
     said = "".join(host.stream(lambda: ASK, SHORT, never()))
-    assert said.strip() == host.answer([ASK[0].content], 12)[0]
+    assert host.answer([ASK[0].content], 12)[0].removesuffix("…") == said.strip()
 
 
 @pytest.mark.parametrize(
