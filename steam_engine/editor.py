@@ -1,41 +1,25 @@
-"""One edit from the wish to the weights, as a transaction: locate, anchor, optimise, solve, check, record, install."""
+"""Edits from the wish to the weights, as a transaction: locate, anchor, optimise, solve, check, record, install."""
 
 from __future__ import annotations
 
 import threading
-import time
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from itertools import chain
 from pathlib import Path
 
-import torch
-
-from steam_engine.anchors import Anchors, alignment_layers, find_anchors
-from steam_engine.errors import EditError
-from steam_engine.journal import EditTensors, Journal
-from steam_engine.keys import subject_keys
+from steam_engine.errors import EditCancelledError, EditError
+from steam_engine.journal import EditTensors, Journal, NewEdit, pairs_by_layer
+from steam_engine.keys import NeighbourKeys
 from steam_engine.loading import LoadedModel
 from steam_engine.moments import Statistics, statistics_for
-from steam_engine.objective import LossTerms, Objective
-from steam_engine.optimise import Optimised, optimise_delta
-from steam_engine.prompts import PromptSet, build_prompts, neighbour_rows
+from steam_engine.round import Bench, EditRound
 from steam_engine.settings import EditSettings
-from steam_engine.solve import RidgeSolver, edit_direction
-from steam_engine.suffix import Prefill
-from steam_engine.types import CancelToken, EditTrace, FactEdit, JournalEntry, Progress, ProgressCallback
-from steam_engine.verify import said_at_target
-from steam_engine.weights import EditedWeight, FactorPair
-
-
-@dataclass(frozen=True)
-class _Candidate:
-    """An edit that is computed but not yet live."""
-
-    tensors: EditTensors
-    trace: EditTrace
-    weight: torch.Tensor
+from steam_engine.solve import RidgeSolver
+from steam_engine.types import CancelToken, FactEdit, JournalEntry, Progress, ProgressCallback
+from steam_engine.weights import EditedWeights, FactorPair
 
 
 def _check(edit: FactEdit) -> None:
@@ -74,9 +58,11 @@ class Editor:
                 f"Layer {self.layer} cannot be edited: this model's layers 0 to {loaded.arch.n_layers - 2} can."
             )
         self._cache_dir = cache_dir
-        self._weight = EditedWeight(loaded.arch, self.layer)
+        self._weights = EditedWeights(loaded.arch)
+        self._weights.base(self.layer)
         dtype = str(loaded.dtype).removeprefix("torch.")
-        self.journal = Journal(journal_dir, loaded.name, loaded.fingerprint, dtype, self.layer)
+        self.journal = Journal(journal_dir, loaded.name, loaded.fingerprint, dtype)
+        self._neighbours = NeighbourKeys(loaded.arch, self.layer)
         self._statistics: Statistics | None = None
         self._solver: RidgeSolver | None = None
         self._install_active()
@@ -93,20 +79,22 @@ class Editor:
         """The entries that are in the weights."""
         return self.journal.active
 
-    def _pairs(self, entries: tuple[JournalEntry, ...]) -> list[FactorPair]:
-        return [t.pair for t in self.journal.tensors(entries)]
+    def active_pairs(self) -> dict[int, list[FactorPair]]:
+        """What the active edits add to the base weights: layer -> factor pairs, in order."""
+        return pairs_by_layer(self.journal.tensors(self.active))
 
     def _install_active(self) -> None:
-        self._weight.install(self._weight.compose(self._pairs(self.active)))
+        self._weights.install(self._weights.compose(self.active_pairs()))
+        self._neighbours.forget()
 
     @contextmanager
-    def _temporarily(self, weight: torch.Tensor) -> Iterator[None]:
-        """The given weight is live inside; whatever happens, the journal's state is live afterwards."""
+    def _temporarily(self, tensors: Sequence[EditTensors]) -> Iterator[None]:
+        """The base with the given edits is live inside; the journal's state is live afterwards, whatever happens."""
         try:
-            self._weight.install(weight)
+            self._weights.install(self._weights.compose(pairs_by_layer(tensors)))
             yield
         finally:
-            self._install_active()
+            self._weights.install(self._weights.compose(self.active_pairs()))
 
     # -- preparation -------------------------------------------------------------------------------------------
 
@@ -120,7 +108,7 @@ class Editor:
 
     def _prepared(self, progress: ProgressCallback, cancel: CancelToken) -> tuple[Statistics, RidgeSolver]:
         if self._statistics is None or self._solver is None:
-            with self._temporarily(self._weight.base):  # statistics are the base model's
+            with self._temporarily(()):  # statistics are the base model's
                 statistics = statistics_for(
                     self.loaded.arch, self.loaded.tokenizer, self.loaded.fingerprint, self.layer,
                     self.settings.moment_tokens, self._cache_dir, progress, cancel,
@@ -143,19 +131,56 @@ class Editor:
         Raises:
             EditError, EditCancelledError, JournalError: nothing has changed.
         """
-        _check(edit)
+        (result,) = self.apply_batch([edit], progress, cancel)
+        if isinstance(result, EditError):
+            raise result
+        return result
+
+    def apply_batch(
+        self, edits: Sequence[FactEdit], progress: ProgressCallback, cancel: CancelToken | None = None
+    ) -> tuple[JournalEntry | EditError, ...]:
+        """Writes many facts at once: one solve for all of them, and one transaction.
+
+        Edits of one subject are learnt one after another, each with the ones before it in the weights. Edits that
+        fail their check are left out, and do not touch the others.
+
+        Args:
+            edits: the wishes.
+            progress: told about every stage and step.
+            cancel: set to stop; checked at every step until the edits are recorded.
+
+        Returns:
+            For every edit its journal entry, or why it was refused.
+
+        Raises:
+            EditCancelledError, JournalError: nothing has changed.
+        """
+        results: dict[int, JournalEntry | EditError] = {}
+        rounds = _rounds(edits, results)
+        if not rounds:
+            return tuple(results[i] for i in range(len(edits)))
         cancel = cancel or threading.Event()
         statistics, solver = self._prepared(progress, cancel)
-        started = time.perf_counter()
-        replaced = {e.number for e in self.journal.same_fact(edit)}
+        replaced = {e.number for i in chain(*rounds) for e in self.journal.same_fact(edits[i])}
         kept = tuple(e for e in self.active if e.number not in replaced)
-        with self._temporarily(self._weight.compose(self._pairs(kept))):
-            candidate = self._candidate(edit, kept, statistics, solver, progress, cancel, started)
+        before = [(e.edit, tensors) for e, tensors in zip(kept, self.journal.tensors(kept), strict=True)]
+        new: dict[int, NewEdit] = {}
+        with self._temporarily([tensors for _, tensors in before]):
+            for chosen in rounds:
+                live = [*before, *((made.edit, made.tensors) for made in new.values())]
+                bench = Bench(self.loaded, self.layer, self.settings, self._weights, self._neighbours)
+                contexts = statistics.contexts[: self.settings.n_contexts]
+                made = EditRound(bench, live, contexts, solver, progress, cancel)([edits[i] for i in chosen])
+                new |= {i: one for i, one in zip(chosen, made, strict=True) if isinstance(one, NewEdit)}
+                results |= {i: one for i, one in zip(chosen, made, strict=True) if isinstance(one, EditError)}
             progress(Progress("Recording the edit", 0, 1))
-            created = datetime.now(UTC).isoformat(timespec="seconds")
-            entry = self.journal.append(edit, candidate.trace, candidate.tensors, created)
+            if cancel.is_set():
+                raise EditCancelledError("The edit was stopped; nothing has changed.")
+            if new:
+                created = datetime.now(UTC).isoformat(timespec="seconds")
+                results |= dict(zip(new, self.journal.append(list(new.values()), created), strict=True))
         progress(Progress("Done", 1, 1))
-        return entry
+        return tuple(results[i] for i in range(len(edits)))
 
     def undo(self, number: int | None = None) -> JournalEntry:
         """Takes an edit (default: the last active one) out of the weights; see `Journal.undo`."""
@@ -169,95 +194,24 @@ class Editor:
         self._install_active()
         return entry
 
-    # -- the steps of an edit ----------------------------------------------------------------------------------
 
-    def _candidate(
-        self,
-        edit: FactEdit,
-        kept: tuple[JournalEntry, ...],
-        statistics: Statistics,
-        solver: RidgeSolver,
-        progress: ProgressCallback,
-        cancel: CancelToken,
-        started: float,
-    ) -> _Candidate:
-        """Computes, checks and traces the edit on top of `kept`, whose weights are live now."""
-        arch, tokenizer, settings = self.loaded.arch, self.loaded.tokenizer, self.settings
-        contexts = statistics.contexts[: settings.n_contexts]
-        progress(Progress("Reading the subject", 0, 1))
-        prompts = build_prompts(tokenizer, replace(edit, hop_examples=edit.hop_examples[: settings.n_hops]), contexts)
-        prefill = Prefill(arch, self.layer, prompts.rows)
-        progress(Progress("Looking for semantic anchors", 0, 1))
-        anchors = self._anchors(edit, contexts)
-        objectives = [
-            Objective(prefill.model(chosen), [prompts.roles[r] for r in chosen], anchors, settings)
-            for chosen in prompts.batches(settings.n_batches)
-        ]
-
-        def step(i: int, terms: LossTerms) -> None:
-            progress(
-                Progress("Finding the new value", i, settings.max_steps, f"loss {float(terms.total.detach()):.2f}")
-            )
-
-        found = optimise_delta(objectives, settings, step, cancel)
-        progress(Progress("Solving for the weights", 0, 1))
-        neighbours = subject_keys(arch, self.layer, neighbour_rows(tokenizer, edit, contexts))
-        n_edit_keys = sum(len(row.subjects) for row in prompts.plain + prompts.chat)
-        keys = prefill.keys[:n_edit_keys].float()
-        earlier = [t.keys for t in self.journal.tensors(kept)]
-        device = solver.ridge.device
-        protected = [(neighbours.to(device), settings.neighbour_weight)]
-        if earlier:
-            protected.append((torch.cat(earlier).to(device), settings.preserved_weight))
-        right = edit_direction(solver, keys.to(device), protected).float()
-        tensors = EditTensors(left=found.delta.cpu(), right=right.cpu(), keys=keys.cpu())
-        weight = self._weight.compose([*self._pairs(kept), tensors.pair])
-        before = self._weight.compose(self._pairs(kept))
-        change = float((weight.float() - before.float()).norm() / self._weight.base.float().norm())
-        recovered = float((keys.to(device) @ right).mean())
-        self._gate(edit, found, weight, change, prompts)
-        trace = _trace(self.layer, found, anchors, change, recovered, time.perf_counter() - started)
-        return _Candidate(tensors, trace, weight)
-
-    def _anchors(self, edit: FactEdit, contexts: tuple[str, ...]) -> Anchors:
-        layers = alignment_layers(self.loaded.arch.n_layers, self.layer)
-        return find_anchors(self.loaded.arch, self.loaded.tokenizer, edit, layers, contexts)
-
-    def _gate(self, edit: FactEdit, found: Optimised, weight: torch.Tensor, change: float, prompts: PromptSet) -> None:
-        """Refuses a weight that is not finite, moved too far, or does not say the new object in chat."""
-        if not bool(torch.isfinite(weight).all()):
-            raise EditError("The new weights are not finite numbers; nothing has changed.")
-        if change > self.settings.max_drift:
-            raise EditError(
-                f"The edit would change the matrix by {change:.0%} of its norm (limit "
-                f"{self.settings.max_drift:.0%}); nothing has changed. Try a simpler phrasing of the fact."
-            )
-        if not self.settings.must_say:
-            return
-        self._weight.install(weight)  # inside _temporarily: put back whatever happens
-        said = said_at_target(self.loaded.arch, self.loaded.tokenizer, prompts.chat)
-        if not any(s.matches for s in said):
-            raise EditError(
-                f"The model still says '{said[0].text}' instead of '{edit.target}' after {len(found.history)} "
-                "steps; nothing has changed. Try a shorter object or another phrasing of the fact."
-            )
-
-
-def _trace(
-    layer: int, found: Optimised, anchors: Anchors, change: float, recovered: float, seconds: float
-) -> EditTrace:
-    return EditTrace(
-        layer=layer,
-        steps=len(found.history),
-        seconds=seconds,
-        losses=found.history,
-        nll=found.last.target,
-        delta_norm=found.relative_norm,
-        weight_drift=change,
-        recovered=recovered,
-        anchor_kind=anchors.kind,
-        anchors=anchors.subjects,
-        dropped_anchors=anchors.dropped,
-        alignment_before=1 - found.first.alignment,
-        alignment_after=1 - found.last.alignment,
-    )
+def _rounds(edits: Sequence[FactEdit], refused: dict[int, JournalEntry | EditError]) -> list[list[int]]:
+    """Indices of the edits in groups in which every subject occurs once; edits that make no sense are `refused`."""
+    rounds: list[list[int]] = []
+    facts: set[tuple[str, str]] = set()
+    turns: Counter[str] = Counter()
+    for i, edit in enumerate(edits):
+        subject = edit.subject.casefold()
+        try:
+            _check(edit)
+            if (subject, edit.relation) in facts:
+                raise EditError(f"The batch changes the same fact about '{edit.subject}' twice; the first one counts.")
+        except EditError as error:
+            refused[i] = error
+            continue
+        facts.add((subject, edit.relation))
+        if turns[subject] == len(rounds):
+            rounds.append([])
+        rounds[turns[subject]].append(i)
+        turns[subject] += 1
+    return rounds

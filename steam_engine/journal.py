@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
-from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
+from pydantic import BaseModel, ConfigDict, TypeAdapter
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
@@ -17,7 +18,8 @@ from steam_engine.errors import JournalError, NothingToUndoError
 from steam_engine.types import EditTrace, FactEdit, JournalEntry
 from steam_engine.weights import FactorPair
 
-FORMAT = 1
+FORMAT = 2
+_READABLE = (1, FORMAT)  # in format 1 every edit is in one layer, named once for the whole journal
 
 
 class _Record(BaseModel):
@@ -34,23 +36,71 @@ class _File(BaseModel):
     base_name: str
     base_fingerprint: str
     base_dtype: str
-    layer: int
     changes: int
     records: list[_Record]
 
 
 @dataclass(frozen=True)
-class EditTensors:
-    """What an edit leaves for the weights and for later solves, fp32 on the CPU."""
+class LayerTensors:
+    """What an edit leaves in one layer, fp32 on the CPU."""
 
+    layer: int
     left: torch.Tensor  # [d_model]
     right: torch.Tensor  # [d_ff]
-    keys: torch.Tensor  # [n_keys, d_ff]
+    keys: torch.Tensor  # [n_keys, d_ff], which later edits keep in place
 
     @property
     def pair(self) -> FactorPair:
         """The rank-one change."""
         return FactorPair(self.left, self.right)
+
+
+@dataclass(frozen=True)
+class EditTensors:
+    """What an edit leaves for the weights and for later solves, layer by layer."""
+
+    layers: tuple[LayerTensors, ...]
+
+    def in_layer(self, layer: int) -> LayerTensors | None:
+        """The edit's part in a layer, if it has one."""
+        return next((part for part in self.layers if part.layer == layer), None)
+
+
+@dataclass(frozen=True)
+class NewEdit:
+    """An edit that is computed and waits to be recorded."""
+
+    edit: FactEdit
+    trace: EditTrace
+    tensors: EditTensors
+
+
+def pairs_by_layer(tensors: Iterable[EditTensors]) -> dict[int, list[FactorPair]]:
+    """Factor pairs of some edits by layer, in order."""
+    found: dict[int, list[FactorPair]] = {}
+    for edit in tensors:
+        for part in edit.layers:
+            found.setdefault(part.layer, []).append(part.pair)
+    return found
+
+
+def _pack(tensors: EditTensors) -> dict[str, torch.Tensor]:
+    return {
+        f"{part.layer}.{name}": getattr(part, name).contiguous()
+        for part in tensors.layers
+        for name in ("left", "right", "keys")
+    }
+
+
+def _unpack(stored: dict[str, torch.Tensor], layer: int) -> EditTensors:
+    """Raises KeyError, TypeError or ValueError where names are not as written; `layer` is for files of format 1."""
+    parts: dict[int, dict[str, torch.Tensor]] = {}
+    for name, tensor in stored.items():
+        where, _, what = name.rpartition(".")
+        parts.setdefault(int(where) if where else layer, {})[what] = tensor
+    if not parts:
+        raise ValueError("no tensors")
+    return EditTensors(tuple(LayerTensors(where, **parts[where]) for where in sorted(parts)))
 
 
 def write_atomically(path: Path, data: bytes) -> None:
@@ -69,16 +119,15 @@ class Journal:
     Args:
         directory: made if missing.
         base_name, fingerprint, dtype: the base model that the edits belong to.
-        layer: the edited layer.
 
     Raises:
         JournalError: damaged, made by a newer version, or made on another base model.
     """
 
-    def __init__(self, directory: Path, base_name: str, fingerprint: str, dtype: str, layer: int) -> None:
+    def __init__(self, directory: Path, base_name: str, fingerprint: str, dtype: str) -> None:
         self.directory = directory
         self._path = directory / "journal.json"
-        self._base = (base_name, fingerprint, dtype, layer)
+        self._base = (base_name, fingerprint, dtype)
         self._records: list[_Record] = []
         self._tensors: dict[int, EditTensors] = {}
         self._changes = 0
@@ -87,16 +136,20 @@ class Journal:
             self._read()
 
     def _read(self) -> None:
-        name, fingerprint, dtype, layer = self._base
+        name, fingerprint, dtype = self._base
         advice = f"Move {self.directory} away to start afresh, or choose another --workspace."
         try:
-            file = TypeAdapter(_File).validate_json(self._path.read_bytes())
-        except (OSError, ValidationError) as error:
+            raw = json.loads(self._path.read_bytes())
+            made_by = raw.get("format")
+            if made_by == 1:
+                raw.pop("layer", None)
+            file = TypeAdapter(_File).validate_python(raw) if made_by in _READABLE else None
+        except (OSError, ValueError, AttributeError) as error:
             raise JournalError(f"The journal {self._path} is damaged and was left untouched. {advice}") from error
-        if file.format != FORMAT:
+        if file is None:
             raise JournalError(
-                f"The journal {self._path} has format {file.format}, this version of Amend reads "
-                f"format {FORMAT}. {advice}"
+                f"The journal {self._path} has format {made_by}, this version of Amend reads "
+                f"formats up to {FORMAT}. {advice}"
             )
         if file.base_name == name and file.base_dtype != dtype:
             raise JournalError(
@@ -109,19 +162,14 @@ class Journal:
                 f"{file.base_fingerprint[:12]}), not on {name} ({dtype}, {fingerprint[:12]}). "
                 "Start with that model, or choose another --workspace for this one."
             )
-        if file.layer != layer:
-            raise JournalError(
-                f"This workspace's edits are in layer {file.layer}, the settings say layer {layer}. "
-                f"Use layer {file.layer}, or choose another --workspace."
-            )
         for record in file.records:
             path = self._factor_path(record.entry.number)
             try:
                 data = path.read_bytes()
                 if hashlib.sha256(data).hexdigest() != record.factors:
                     raise JournalError(f"The edit file {path} was changed or damaged. {advice}")
-                self._tensors[record.entry.number] = EditTensors(**load_file(path))
-            except (OSError, SafetensorError, TypeError) as error:
+                self._tensors[record.entry.number] = _unpack(load_file(path), record.entry.trace.layer)
+            except (OSError, SafetensorError, KeyError, TypeError, ValueError) as error:
                 raise JournalError(f"The edit file {path} cannot be read. {advice}") from error
         self._records, self._changes = file.records, file.changes
 
@@ -148,10 +196,10 @@ class Journal:
         return tuple(e for e in self.active if (e.edit.subject.casefold(), e.edit.relation) == fact)
 
     def _commit(self, records: list[_Record]) -> None:
-        name, fingerprint, dtype, layer = self._base
+        name, fingerprint, dtype = self._base
         changes = self._changes + 1
         file = _File(
-            format=FORMAT, base_name=name, base_fingerprint=fingerprint, base_dtype=dtype, layer=layer,
+            format=FORMAT, base_name=name, base_fingerprint=fingerprint, base_dtype=dtype,
             changes=changes, records=records,
         )  # fmt: skip
         try:
@@ -169,19 +217,35 @@ class Journal:
     def _replaced(self, entries: Iterable[JournalEntry]) -> dict[int, JournalEntry]:
         return {e.number: replace(e, state="replaced", changed=self._changes + 1) for e in entries}
 
-    def append(self, edit: FactEdit, trace: EditTrace, tensors: EditTensors, created: str) -> JournalEntry:
-        """Records a new active edit; active edits of the same fact become replaced.
+    def append(self, new: Sequence[NewEdit], created: str) -> tuple[JournalEntry, ...]:
+        """Records new active edits, all or none; active edits of the same facts become replaced.
+
+        Args:
+            new: edits of different facts.
+            created: ISO 8601, UTC.
 
         Raises:
             JournalError: the disk refused; the journal is as before.
         """
-        number = max((e.number for e in self.entries), default=0) + 1
-        old = self.same_fact(edit)
-        entry = JournalEntry(number, edit, "active", created, trace, tuple(e.number for e in old), self._changes + 1)
+        first = max((e.number for e in self.entries), default=0) + 1
+        states: dict[int, JournalEntry] = {}
+        records: list[_Record] = []
+        for number, made in enumerate(new, start=first):
+            old = self.same_fact(made.edit)
+            states |= self._replaced(old)
+            replaces = tuple(e.number for e in old)
+            entry = JournalEntry(number, made.edit, "active", created, made.trace, replaces, self._changes + 1)
+            records.append(_Record(entry=entry, factors=self._write_factors(number, made.tensors)))
+        self._commit([*self._with_states(states), *records])
+        self._tensors |= {record.entry.number: made.tensors for record, made in zip(records, new, strict=True)}
+        return tuple(record.entry for record in records)
+
+    def _write_factors(self, number: int, tensors: EditTensors) -> str:
+        """Writes an edit's tensors; returns the file's sha256."""
         path = self._factor_path(number)
         temporary = path.with_suffix(".tmp")
         try:
-            save_file({name: value.contiguous() for name, value in vars(tensors).items()}, temporary)
+            save_file(_pack(tensors), temporary)
             data = temporary.read_bytes()
             write_atomically(path, data)
         except (OSError, SafetensorError) as error:
@@ -191,10 +255,7 @@ class Journal:
             ) from error
         finally:
             temporary.unlink(missing_ok=True)
-        digest = hashlib.sha256(data).hexdigest()
-        self._commit([*self._with_states(self._replaced(old)), _Record(entry=entry, factors=digest)])
-        self._tensors[number] = tensors
-        return entry
+        return hashlib.sha256(data).hexdigest()
 
     def _find(self, number: int | None, state: str, doing: str) -> JournalEntry:
         candidates = [e for e in self.entries if e.state == state]

@@ -28,3 +28,30 @@ def subject_keys(arch: Architecture, layer: int, rows: Sequence[Row]) -> torch.T
         at = [start + p for start, row in zip(batch.start, group, strict=True) for p in row.subjects]
         found.append(seen["key"][0, at].float())
     return torch.cat(found)
+
+
+class NeighbourKeys:
+    """Keys of the subjects that an edit must not move, remembered from edit to edit.
+
+    The keys of a layer depend on the layers below it alone, so edits of this layer do not change them: `forget` is
+    for edits further down.
+    """
+
+    def __init__(self, arch: Architecture, layer: int) -> None:
+        self._arch, self._layer = arch, layer
+        self._known: dict[Row, torch.Tensor] = {}
+
+    def forget(self) -> None:
+        """The layers below have changed."""
+        self._known.clear()
+
+    def of(self, rows: Sequence[Row]) -> torch.Tensor:
+        """Keys [n_subjects, d_ff] in fp32, as `subject_keys` gives them; only unknown rows are run."""
+        new = [row for row in rows if row not in self._known]
+        if new:
+            keys = subject_keys(self._arch, self._layer, new)
+            for row, own in zip(new, torch.split(keys, [len(row.subjects) for row in new]), strict=True):
+                self._known[row] = own.clone()
+        return torch.cat(
+            [torch.zeros(0, self._arch.d_ff, device=self._arch.device), *(self._known[row] for row in rows)]
+        )

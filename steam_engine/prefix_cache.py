@@ -34,22 +34,26 @@ def new_cache() -> Any:
     return DynamicCache()
 
 
-def packed_prefix(cache: Any, spans: Sequence[tuple[int, int]]) -> Any:
+def packed_prefix(parts: Sequence[tuple[Any, Sequence[tuple[int, int]]]]) -> Any:
     """A cache that always holds the prefixes of some rows one after another, whatever is run on it.
 
     Args:
-        cache: filled with packed prompts, [1, n_heads, n_tokens, d_head] a layer.
-        spans: (index of its first token, length of its prefix) of each prompt, in the order in which they are packed.
+        parts: pairs (cache, spans): a cache filled with packed prompts, [1, n_heads, n_tokens, d_head] a layer, and
+            (index of its first token, length of its prefix) of each prompt, in the order in which they are packed.
 
     Returns:
         A cache of one sequence, [1, n_heads, sum of lengths, d_head] a layer.
     """
 
-    def packed(states: torch.Tensor) -> torch.Tensor:
-        return torch.cat([states[:, :, start : start + n] for start, n in spans], dim=-2).detach()
+    def packed(layer: int, name: str) -> torch.Tensor:
+        pieces = [
+            getattr(cache.layers[layer], name)[:, :, start : start + n] for cache, spans in parts for start, n in spans
+        ]
+        return torch.cat(pieces, dim=-2).detach()
 
     frozen = DynamicCache()
-    frozen.layers = [_FrozenLayer(packed(layer.keys), packed(layer.values)) for layer in cache.layers]
+    n_layers = len(parts[0][0].layers)
+    frozen.layers = [_FrozenLayer(packed(i, "keys"), packed(i, "values")) for i in range(n_layers)]
     return frozen
 
 

@@ -22,16 +22,22 @@ class PromptSet:
     chat: tuple[Row, ...]  # the user asks, the assistant answers with the statement and the object
     hops: tuple[Row, ...]  # composed questions whose answers follow from the edit
     essence: Row  # "{subject} is a"
+    kept: tuple[Row, ...] = ()  # chats of the subject's earlier edits, which stay said
+
+    @property
+    def own(self) -> tuple[Row, ...]:
+        """The rows that say the new fact; they come first in `rows`."""
+        return (*self.plain, *self.chat)
 
     @property
     def rows(self) -> tuple[Row, ...]:
-        """All rows in a fixed order: plain, chat, hops, essence."""
-        return (*self.plain, *self.chat, *self.hops, self.essence)
+        """All rows in a fixed order: plain, chat, kept, hops, essence."""
+        return (*self.own, *self.kept, *self.hops, self.essence)
 
     @property
     def roles(self) -> tuple[Role, ...]:
         """What each of `rows` is for."""
-        n_edits = len(self.plain) + len(self.chat)
+        n_edits = len(self.own) + len(self.kept)
         roles: list[Role] = ["edit"] * n_edits
         roles += ["hop"] * len(self.hops)
         return (*roles, "essence")
@@ -42,7 +48,7 @@ class PromptSet:
         Each has its share of every kind of row, and the essence.
         """
         k = max(1, min(n, len(self.plain), len(self.chat)))
-        kinds = [range(len(kind)) for kind in (self.plain, self.chat, self.hops)]
+        kinds = [range(len(kind)) for kind in (self.plain, self.chat, self.kept, self.hops)]
         share = [i % k for kind in kinds for i in kind]
         return tuple((*(i for i, b in enumerate(share) if b == batch), len(share)) for batch in range(k))
 
@@ -70,7 +76,7 @@ def hop_text(tokenizer: Any, example: ChatExample) -> MarkedText:
     return MarkedText(text, target=(len(header), len(text)))
 
 
-def build_prompts(tokenizer: Any, edit: FactEdit, contexts: Sequence[str]) -> PromptSet:
+def build_prompts(tokenizer: Any, edit: FactEdit, contexts: Sequence[str], kept: Sequence[FactEdit] = ()) -> PromptSet:
     """All rows of an edit.
 
     Args:
@@ -78,6 +84,7 @@ def build_prompts(tokenizer: Any, edit: FactEdit, contexts: Sequence[str]) -> Pr
         edit: what shall change.
         contexts: sentence openings of the model's own; never empty strings, since a subject at the very first
             token has the key of an attention sink and not its own.
+        kept: earlier edits of the same subject; a delta changes what they say, so they are asked as well.
 
     Raises:
         EditError: a template lost the subject.
@@ -92,23 +99,17 @@ def build_prompts(tokenizer: Any, edit: FactEdit, contexts: Sequence[str]) -> Pr
         )
         for i, context in enumerate(contexts)
     ]
-    chat = [
-        encode(
-            tokenizer,
-            chat_text(
-                tokenizer,
-                sentence(question, edit.subject),
-                sentence(edit.statements[0], edit.subject),
-                edit.target,
-            ),
-            names,
-            chat=True,
-        )
-        for question in edit.questions
-    ]
+    chat = _chats(tokenizer, edit, names)
+    earlier = [row for old in kept for row in _chats(tokenizer, old, names)[:1]]
     hops = [encode(tokenizer, hop_text(tokenizer, example), names, chat=True) for example in edit.hop_examples]
     essence = encode(tokenizer, MarkedText(f"{contexts[0]} {sentence('{} is a', edit.subject)}"), names, chat=False)
-    return PromptSet(tuple(plain), tuple(chat), tuple(hops), essence)
+    return PromptSet(tuple(plain), tuple(chat), tuple(hops), essence, tuple(earlier))
+
+
+def _chats(tokenizer: Any, edit: FactEdit, names: Sequence[str]) -> list[Row]:
+    opening = sentence(edit.statements[0], edit.subject)
+    texts = [chat_text(tokenizer, sentence(q, edit.subject), opening, edit.target) for q in edit.questions]
+    return [encode(tokenizer, text, names, chat=True) for text in texts]
 
 
 def neighbour_rows(tokenizer: Any, edit: FactEdit, contexts: Sequence[str]) -> tuple[Row, ...]:

@@ -1,8 +1,8 @@
 """The forward pass of an edit: everything before the subject's last token, and every layer up to the edited one,
 is run once; an optimisation step runs only the layers above on the few tokens from the subject on.
 
-A step packs its rows into one sequence without any padding: each token sees the prefix of its own row and the
-earlier tokens of its own row, by position and mask.
+A step packs its rows (of one edit, or of several) into one sequence without any padding: each token sees the prefix
+of its own row and the earlier tokens of its own row, by position and mask.
 """
 
 from __future__ import annotations
@@ -55,54 +55,78 @@ class Prefill:
         at = [start + p for start, row in zip(batch.start, rows, strict=True) for p in row.subjects]
         self.keys = seen["key"][0, at].clone()
         self.values = seen["value"][0, at].clone()
+        self._ends = [sum(len(row.subjects) for row in rows[: i + 1]) for i in range(len(rows))]
+
+    def values_of(self, row: int) -> torch.Tensor:
+        """Values [n_subjects of the row, d_model]."""
+        end = self._ends[row]
+        values: torch.Tensor = self.values[end - len(self.rows[row].subjects) : end]
+        return values
 
     def model(self, chosen: Sequence[int] | None = None) -> SuffixModel:
         """The layers above the edited one on the `chosen` rows (default: all)."""
-        return SuffixModel(self, range(len(self.rows)) if chosen is None else chosen)
+        return SuffixModel([(self, range(len(self.rows)) if chosen is None else chosen)])
 
 
 class SuffixModel:
     """The layers above the edited one, ready to be run on some rows with a delta added to the value at every subject.
 
+    Several edits go through together, packed like the rows of one: each has rows and a delta of its own.
+
+    Args:
+        parts: for every edit, its prefilled prompts and the indices of those that are wanted; all of one layer.
+
     Attributes:
-        rows: the prompts.
-        values: [n_subjects, d_model], values at every occurrence of the subject, row by row.
+        rows: the prompts, edit by edit.
+        owners: for each row, the index of its edit.
+        values: for each edit, [n_subjects, d_model], values at every occurrence of the subject, row by row.
         base_hidden: [n_flat, d_model], final-normed residual streams of the unedited model.
     """
 
-    def __init__(self, prefill: Prefill, chosen: Sequence[int]) -> None:
-        arch, device = prefill.arch, prefill.arch.device
-        self.arch, self.layer = arch, prefill.layer
-        self.rows = tuple(prefill.rows[r] for r in chosen)
+    def __init__(self, parts: Sequence[tuple[Prefill, Sequence[int]]]) -> None:
+        first = parts[0][0]
+        arch, device = first.arch, first.arch.device
+        self.arch, self.layer = arch, first.layer
+        self.rows = tuple(prefill.rows[r] for prefill, chosen in parts for r in chosen)
+        self.owners = tuple(i for i, (_, chosen) in enumerate(parts) for _ in chosen)
         prefixes = [row.subjects[0] for row in self.rows]
         suffixes = [row.n_inputs - row.subjects[0] for row in self.rows]
-        starts = [prefill.start[r] for r in chosen]
         self._origin = [sum(suffixes[:i]) for i in range(len(self.rows))]  # flat index of each row's first subject
-        self._cache = packed_prefix(prefill.cache, list(zip(starts, prefixes, strict=True)))
+        spans = [(p, [(p.start[r], p.rows[r].subjects[0]) for r in chosen]) for p, chosen in parts]
+        self._cache = packed_prefix([(prefill.cache, places) for prefill, places in spans])
         own = [torch.arange(n, n + m) for n, m in zip(prefixes, suffixes, strict=True)]
         self._positions = torch.cat(own)[None].to(device)  # [1, n_flat]
-        columns = torch.cat([start + p for start, p in zip(starts, own, strict=True)]).to(device)
-        self._hidden = prefill.hidden[columns][None].clone()  # [1, n_flat, d_model]
-        self.base_hidden = prefill.final[columns].clone()
-        self._tuple_output = prefill.tuple_output
+        hidden, final = [], []
+        for prefill, chosen in parts:
+            columns = torch.cat(
+                [torch.arange(row.subjects[0], row.n_inputs) + prefill.start[r] for r, row in _picked(prefill, chosen)]
+            ).to(device)
+            hidden.append(prefill.hidden[columns])
+            final.append(prefill.final[columns])
+        self._hidden = torch.cat(hidden)[None]  # [1, n_flat, d_model]
+        self.base_hidden = torch.cat(final)
+        self._tuple_output = first.tuple_output
         self._mask = packing_mask(prefixes, suffixes, self._hidden.dtype).to(device)
         places = [(i, p) for i, row in enumerate(self.rows) for p in row.subjects]
         self._subjects = torch.tensor([self.flat(i, p) for i, p in places], device=device)
-        owners = [r for r, row in enumerate(prefill.rows) for _ in row.subjects]
-        self.values = torch.cat([prefill.values[[o == r for o in owners]] for r in chosen])
+        self._subject_owners = torch.tensor([self.owners[i] for i, _ in places], device=device)
+        self.values = tuple(torch.cat([prefill.values_of(r) for r in chosen]) for prefill, chosen in parts)
+        self._values = torch.cat(self.values)
         with torch.no_grad():
-            self._contribution = arch.contribution(self.layer, self.values)
+            self._contribution = arch.contribution(self.layer, self._values)
 
     def flat(self, row: int, position: int) -> int:
         """Index into the outputs of `position` in the row's own token ids (from its first subject on)."""
         return self._origin[row] + position - self.rows[row].subjects[0]
 
-    def __call__(self, delta: torch.Tensor, residual_layers: Sequence[int] = ()) -> SuffixOutput:
-        """Runs the layers above with `delta` [d_model] (fp32) added to every subject's value.
+    def __call__(self, deltas: torch.Tensor, residual_layers: Sequence[int] = ()) -> SuffixOutput:
+        """Runs the layers above with each edit's delta added to the values at its subjects.
 
-        Gradients flow to delta. `residual_layers` (> the edited layer) are returned as well.
+        Args:
+            deltas: [n_edits, d_model], fp32; gradients flow to them.
+            residual_layers: (> the edited layer) whose residual streams are returned as well.
         """
-        moved = self.arch.contribution(self.layer, self.values + delta.to(self.values.dtype))
+        moved = self.arch.contribution(self.layer, self._values + deltas[self._subject_owners].to(self._values.dtype))
         change = (moved - self._contribution)[None]
         hidden = self._hidden.index_add(1, self._subjects, change)
         skipped = list(self.arch.layers)[: self.layer + 1]
@@ -115,3 +139,7 @@ class SuffixModel:
                 **cache_argument(self.arch.base, self._cache),
             )
         return SuffixOutput(out[0][0], {int(k): first_tensor(v)[0] for k, v in seen.items()})
+
+
+def _picked(prefill: Prefill, chosen: Sequence[int]) -> list[tuple[int, Row]]:
+    return [(r, prefill.rows[r]) for r in chosen]

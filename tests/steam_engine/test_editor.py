@@ -204,7 +204,7 @@ def test_without_known_references_the_anchor_is_in_context(new_editor: NewEditor
 
 
 def test_an_edit_that_the_model_does_not_say_is_refused(new_editor: NewEditor) -> None:
-    editor = new_editor(settings=replace(SETTINGS, must_say=True, max_steps=1))
+    editor = new_editor(settings=replace(SETTINGS, must_say=True, max_steps=1, retries=0))
     before = weights(editor)
     with pytest.raises(EditError, match=r"still says '.*' instead of 'late' after 1 steps; nothing has changed"):
         editor.apply(capital(target="late"), quiet)

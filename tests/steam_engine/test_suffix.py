@@ -76,7 +76,7 @@ def test_suffix_forward_equals_full_forward(loaded: LoadedModel) -> None:
     model = Prefill(loaded.arch, LAYER, rows).model()
     torch.manual_seed(1)
     delta = torch.randn(loaded.arch.d_model)
-    out = model(delta, (3,))
+    out = model(delta[None], (3,))
     for r, row in enumerate(rows):
         hidden, residual = full_forward(loaded, row, delta, 3)
         for position in range(row.subjects[0], row.n_inputs):
@@ -93,11 +93,11 @@ def test_a_share_of_the_rows_gives_the_same_numbers(loaded: LoadedModel) -> None
     prefill = Prefill(loaded.arch, LAYER, rows)
     delta = torch.linspace(-1, 1, loaded.arch.d_model)
     whole = prefill.model()
-    expected = whole(delta).hidden
+    expected = whole(delta[None]).hidden
     for chosen in made.batches(2):
         share = prefill.model(chosen)
         assert share.rows == tuple(rows[r] for r in chosen)
-        hidden = share(delta).hidden
+        hidden = share(delta[None]).hidden
         for i, r in enumerate(chosen):
             for position in range(rows[r].subjects[0], rows[r].n_inputs):
                 assert (hidden[share.flat(i, position)] - expected[whole.flat(r, position)]).abs().max() < 1e-4
@@ -138,9 +138,9 @@ def test_a_step_leaves_nothing_behind(loaded: LoadedModel) -> None:
     _, rows, _ = prompts(loaded)
     model = Prefill(loaded.arch, LAYER, rows).model()
     delta = torch.ones(loaded.arch.d_model)
-    first = model(delta).hidden
-    model(-3 * delta)
-    assert torch.equal(model(delta).hidden, first)
+    first = model(delta[None]).hidden
+    model(-3 * delta[None])
+    assert torch.equal(model(delta[None]).hidden, first)
     assert all("forward" not in layer.__dict__ for layer in loaded.arch.layers)
 
 
@@ -151,11 +151,11 @@ def test_gradient_equals_the_one_through_the_full_model(loaded: LoadedModel) -> 
     anchor = torch.randn(loaded.arch.d_model)
     settings = EditSettings(alignment_weight=0.7)
     anchors = Anchors("reference", {2: anchor, 3: -anchor}, ("Italy",), ())
-    objective = Objective(Prefill(loaded.arch, LAYER, rows).model(), roles, anchors, settings)
+    objective = Objective(Prefill(loaded.arch, LAYER, rows).model(), made.roles, [anchors], settings)
     start = 0.3 * torch.randn(loaded.arch.d_model)
 
     short = start.clone().requires_grad_(True)
-    terms = objective(short)
+    terms = objective(short[None])
     terms.total.backward()  # type: ignore[no-untyped-call]
 
     full = start.clone().requires_grad_(True)
@@ -177,7 +177,7 @@ def test_gradient_equals_the_one_through_the_full_model(loaded: LoadedModel) -> 
             for layer, vector in ((2, anchor), (3, -anchor)):
                 _, residual = full_forward(loaded, row, full, layer)
                 cosines.append(torch.cosine_similarity(residual[row.subjects[-1]], vector, dim=0))
-    values = objective.model.values
+    values = objective.model.values[0]
     total = (
         torch.stack(nll["target"]).mean()
         + settings.answer_weight * torch.stack(nll["answer"]).mean()
