@@ -4,17 +4,24 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 
 from assistant.options import Options, parse_options
+from assistant.options_evaluate import EvaluateCommand, parse_evaluate
 from steam_engine.errors import AmendError
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run Amend. Returns the exit code: 2 when an option, or something on the disk, has to change first."""
-    options = parse_options(arguments)
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    work: Callable[[], int]
+    if given[:1] == ["evaluate"]:
+        work = partial(_evaluate, parse_evaluate(given[1:]))
+    else:
+        work = partial(_run, parse_options(given))
     try:
-        return _run(options)
+        return work()
     except AmendError as problem:
         print(f"amend: {problem}", file=sys.stderr)
         return 2
@@ -23,10 +30,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 130
 
 
-def _run(options: Options) -> int:
+def _evaluate(command: EvaluateCommand) -> int:
+    _starting()
+    from assistant.evaluating import run_command
+
+    run_command(command)
+    return 0
+
+
+def _starting() -> None:
     print("Starting ...", file=sys.stderr, flush=True)
     if not sys.stderr.isatty():  # bars that redraw themselves only make sense where somebody looks
         os.environ.setdefault("TQDM_DISABLE", "1")
+
+
+def _run(options: Options) -> int:
+    _starting()
     from assistant.startup import ready  # torch takes seconds to import; --help should not
 
     if options.mode == "serve":

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from assistant.conversation import mentions
 from knowledge_store.store import KnowledgeStore
 from knowledge_store.types import Fact, Probe, Relation
+from steam_engine.text import mentions
 from steam_engine.types import ChatExample, FactEdit, Reference
 
 TRAINED_QUESTIONS = 2  # of a relation; its other questions measure

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Literal
 
 from assistant.proposal import EditProposal
+from steam_engine.text import mentions
 
 Role = Literal["system", "user", "assistant"]
 
@@ -27,13 +27,6 @@ class Turn:
     role: Role
     text: str
     amended: bool = False
-
-
-def mentions(text: str, names: Iterable[str]) -> bool:
-    """Whether any of the names is in the text as whole words, whatever its case."""
-    return any(
-        re.search(rf"(?<!\w){re.escape(name.strip())}(?!\w)", text, re.IGNORECASE) for name in names if name.strip()
-    )
 
 
 @dataclass

@@ -17,6 +17,7 @@ examples:
   python app.py chat                                chat in this terminal
   python app.py chat --yes < script.txt             one message a line; edits are applied without asking
   python app.py --model Qwen/Qwen2.5-1.5B-Instruct  another model: a hub id, a directory or a .gguf file
+  python app.py evaluate --help                     measure how well edits work, on a file of cases
 
 in the chat:
   What is the capital of France?                    talk to the model
@@ -41,10 +42,12 @@ class Options:
     yes: bool
 
 
-class _Parser(argparse.ArgumentParser):
+class Parser(argparse.ArgumentParser):
+    """Answers a mistake with one line."""
+
     def error(self, message: str) -> NoReturn:
         """One line and exit code 2, without the whole usage."""
-        print(f"amend: {message} (python app.py --help explains the options)", file=sys.stderr)
+        print(f"amend: {message} ({self.prog} --help explains the options)", file=sys.stderr)
         raise SystemExit(2)
 
 
@@ -76,7 +79,7 @@ def parse_options(arguments: Sequence[str] | None = None) -> Options:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = _Parser(
+    parser = Parser(
         prog="python app.py",
         description="Chat with a local language model, and correct its weights while you talk to it.",
         epilog=_EXAMPLES,
@@ -92,11 +95,11 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--model",
-        type=_filled,
+        type=filled,
         metavar="MODEL",
         help="a hub id, a directory or a .gguf file (default: the small model that comes with Amend)",
     )
-    parser.add_argument("--device", default="auto", type=_device, help="auto, cuda, cuda:1, mps or cpu (default: auto)")
+    parser.add_argument("--device", default="auto", type=device, help="auto, cuda, cuda:1, mps or cpu (default: auto)")
     parser.add_argument(
         "--dtype",
         default="auto",
@@ -111,7 +114,7 @@ def _parser() -> argparse.ArgumentParser:
         help="where edits, facts and exports are kept (default: the user's data directory)",
     )
     page = parser.add_argument_group("the web page")
-    page.add_argument("--host", type=_filled, help="address to serve on (default: 127.0.0.1, this machine only)")
+    page.add_argument("--host", type=filled, help="address to serve on (default: 127.0.0.1, this machine only)")
     page.add_argument("--port", type=_port, help=f"port to serve on (default: {DEFAULT_PORT}; 0: any free one)")
     page.add_argument("--no-browser", action="store_true", help="do not open the page in a browser")
     chat = parser.add_argument_group("the terminal")
@@ -119,13 +122,15 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _filled(text: str) -> str:
+def filled(text: str) -> str:
+    """An option's value that is not blank."""
     if not text.strip():
         raise argparse.ArgumentTypeError("it is empty; give a value or leave the option out")
     return text.strip()
 
 
-def _device(text: str) -> str:
+def device(text: str) -> str:
+    """The name of a device, which may not be there."""
     kind, _, number = text.partition(":")
     if kind not in ("auto", "cuda", "mps", "cpu") or (":" in text and not (kind == "cuda" and number.isdecimal())):
         raise argparse.ArgumentTypeError(f"'{text}' is not a device; use auto, cuda, cuda:1, mps or cpu")
@@ -139,7 +144,7 @@ def _port(text: str) -> int:
 
 
 def _directory(text: str) -> Path:
-    path = Path(_filled(text)).expanduser()
+    path = Path(filled(text)).expanduser()
     if path.exists() and not path.is_dir():
         raise argparse.ArgumentTypeError(f"{path} is a file; give a directory")
     return path

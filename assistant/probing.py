@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from assistant.conversation import mentions
 from assistant.proposal import ProbeResult
 from knowledge_store.types import Probe
+from steam_engine.text import mentions
 
 
 def judge(probes: Sequence[Probe], before: Sequence[str], after: Sequence[str]) -> tuple[ProbeResult, ...]:

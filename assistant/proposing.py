@@ -7,12 +7,12 @@ import threading
 
 from assistant import commands
 from assistant.briefing import direct_questions, known_objects, sentence
-from assistant.conversation import mentions
 from assistant.errors import AlreadySoError, NotAFactError, QuestionAsEditError
 from assistant.host import ModelHost
 from assistant.proposal import EditProposal
 from knowledge_store.store import KnowledgeStore
 from knowledge_store.types import Fact, Relation
+from steam_engine.text import mentions
 
 LONG_OBJECT = 6  # words; longer ones are learnt less well
 _QUESTION_WORDS = frozenset(

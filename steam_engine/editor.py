@@ -14,7 +14,7 @@ from steam_engine.errors import EditCancelledError, EditError
 from steam_engine.journal import EditTensors, Journal, NewEdit, pairs_by_layer
 from steam_engine.keys import NeighbourKeys
 from steam_engine.loading import LoadedModel
-from steam_engine.moments import Statistics, statistics_for
+from steam_engine.moments import Statistics, statistics_of
 from steam_engine.round import Bench, EditRound
 from steam_engine.settings import EditSettings
 from steam_engine.solve import RidgeSolver
@@ -87,6 +87,10 @@ class Editor:
         self._weights.install(self._weights.compose(self.active_pairs()))
         self._neighbours.forget()
 
+    def clear(self) -> None:
+        """Makes the base weights live, whatever the journal says: this editor is given up."""
+        self._weights.install({})
+
     @contextmanager
     def _temporarily(self, tensors: Sequence[EditTensors]) -> Iterator[None]:
         """The base with the given edits is live inside; the journal's state is live afterwards, whatever happens."""
@@ -109,10 +113,9 @@ class Editor:
     def _prepared(self, progress: ProgressCallback, cancel: CancelToken) -> tuple[Statistics, RidgeSolver]:
         if self._statistics is None or self._solver is None:
             with self._temporarily(()):  # statistics are the base model's
-                statistics = statistics_for(
-                    self.loaded.arch, self.loaded.tokenizer, self.loaded.fingerprint, self.layer,
-                    self.settings.moment_tokens, self._cache_dir, progress, cancel,
-                )  # fmt: skip
+                statistics = statistics_of(
+                    self.loaded, [self.layer], self.settings.moment_tokens, self._cache_dir, progress, cancel
+                )[self.layer]
             solver_device = "cpu" if self.loaded.device.type == "mps" else self.loaded.device  # mps has no fp64
             self._solver = RidgeSolver(statistics.moments.to(solver_device), self.settings.covariance_weight)
             self._statistics = statistics

@@ -58,3 +58,11 @@ class ExportError(AmendError):
 
 class CaseFileError(AmendError):
     """The file of evaluation cases cannot be read, or has no case in it."""
+
+
+class UnknownMethodError(AmendError):
+    """There is no editing method of that name."""
+
+
+class EvaluationError(AmendError):
+    """The evaluation cannot be run or resumed as asked; results that are there stay untouched."""

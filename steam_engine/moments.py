@@ -14,7 +14,6 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -23,6 +22,7 @@ from safetensors.torch import save_file
 from steam_engine.architecture import Architecture
 from steam_engine.errors import EditCancelledError
 from steam_engine.hooks import captured, stopping_after
+from steam_engine.loading import LoadedModel
 from steam_engine.packing import groups, pack
 from steam_engine.sampling import OPENINGS, QUESTIONS, sample_contexts, sample_passages
 from steam_engine.tokens import Row
@@ -74,41 +74,41 @@ def _save(path: Path, statistics: Statistics) -> None:
 
 
 @torch.no_grad()
-def key_moments(arch: Architecture, layer: int, passages: Sequence[Sequence[int]]) -> tuple[torch.Tensor, int]:
-    """Sum of k k^T [d_ff, d_ff] in fp32 over all tokens of the passages, and their number.
+def key_moments(
+    arch: Architecture, layers: Sequence[int], passages: Sequence[Sequence[int]]
+) -> tuple[dict[int, torch.Tensor], int]:
+    """Sum of k k^T [d_ff, d_ff] in fp32 over all tokens of the passages, for each layer, and the number of tokens.
 
     The first token of a passage is left out: as an attention sink it has a key of its own, hundreds of times
     larger than any other, which would drown them.
     """
-    total = torch.zeros(arch.d_ff, arch.d_ff, device=arch.device)
+    totals = {layer: torch.zeros(arch.d_ff, arch.d_ff, device=arch.device) for layer in layers}
     n = 0
-    down = arch.down_projection(layer)
+    downs = {str(layer): arch.down_projection(layer) for layer in layers}
     for group in groups([Row(tuple(p), ()) for p in passages if len(p) > 1]):
         batch = pack(arch, [row.ids for row in group])
-        with captured(inputs={"key": down}) as seen, stopping_after(down):
+        with captured(inputs=downs) as seen, stopping_after(downs[str(max(layers))]):
             arch.base(**batch.inputs, use_cache=False)
-        keys = seen["key"][batch.positions > 0].float()
-        total += keys.T @ keys
-        n += len(keys)
-    return total, n
+        for layer, total in totals.items():
+            keys = seen[str(layer)][batch.positions > 0].float()
+            total += keys.T @ keys
+        n += int((batch.positions > 0).sum())
+    return totals, n
 
 
-def statistics_for(
-    arch: Architecture,
-    tokenizer: Any,
-    fingerprint: str,
-    layer: int,
+def statistics_of(
+    loaded: LoadedModel,
+    layers: Sequence[int],
     n_tokens: int,
     cache_dir: Path,
     progress: ProgressCallback,
     cancel: CancelToken,
-) -> Statistics:
-    """Statistics of the base model: from the cache, or sampled now (a minute or two on two cores).
+) -> dict[int, Statistics]:
+    """Statistics of layers of the base model: from the cache, or sampled now (a minute or two on two cores).
 
     Args:
-        arch, tokenizer: the model, unedited at `layer`.
-        fingerprint: identifies the base model and its tokenizer.
-        layer: whose keys.
+        loaded: the model, unedited at `layers`.
+        layers: whose keys; all that are not in the cache are read from the same passages.
         n_tokens: key vectors wanted.
         cache_dir: where results are kept; written atomically.
         progress, cancel: told after every batch; asked before every batch.
@@ -116,23 +116,29 @@ def statistics_for(
     Raises:
         EditCancelledError: `cancel` was set; what was sampled is thrown away.
     """
-    path = cache_path(cache_dir, fingerprint, layer, n_tokens)
-    cached = load_statistics(path)
-    if cached is not None and cached.moments.shape == (arch.d_ff, arch.d_ff):
-        return cached
+    arch, tokenizer = loaded.arch, loaded.tokenizer
+    paths = {layer: cache_path(cache_dir, loaded.fingerprint, layer, n_tokens) for layer in layers}
+    found: dict[int, Statistics] = {}
+    for layer, path in paths.items():
+        cached = load_statistics(path)
+        if cached is not None and cached.moments.shape == (arch.d_ff, arch.d_ff):
+            found[layer] = cached
+    missing = [layer for layer in layers if layer not in found]
+    if not missing:
+        return found
     stage = "Getting to know the model (once)"
     progress(Progress(stage, 0, n_tokens))
-    total: torch.Tensor | None = None
+    totals: dict[int, torch.Tensor] = {}
     n, batch = 0, 0
     while n < n_tokens:
         if cancel.is_set():
             raise EditCancelledError("The preparation was stopped; nothing has changed.")
-        passages = sample_passages(arch.model, tokenizer, batch, seed=0)
-        part, count = key_moments(arch, layer, passages)
-        total = part if total is None else total + part
+        parts, count = key_moments(arch, missing, sample_passages(arch.model, tokenizer, batch, seed=0))
+        totals = {layer: totals[layer] + part if batch else part for layer, part in parts.items()}
         n, batch = n + count, batch + 1
         progress(Progress(stage, min(n, n_tokens), n_tokens, "key vectors"))
-    assert total is not None
-    made = Statistics(total / n, n, sample_contexts(arch.model, tokenizer, N_CONTEXTS))
-    _save(path, made)
-    return made
+    contexts = sample_contexts(arch.model, tokenizer, N_CONTEXTS)
+    for layer in missing:
+        found[layer] = Statistics(totals[layer] / n, n, contexts)
+        _save(paths[layer], found[layer])
+    return found

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from assistant.conversation import Conversation, Message, mentions
+from assistant.conversation import Conversation, Message
+from steam_engine.text import mentions
 
 
 def talk() -> Conversation:

@@ -23,7 +23,6 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict, TypeAdapter
 
 from assistant.briefing import brief, direct_questions, edit_sentence
-from assistant.conversation import mentions
 from assistant.host import ModelHost
 from assistant.workspace import cache_directory
 from knowledge_store.store import KnowledgeStore
@@ -31,6 +30,7 @@ from steam_engine.editor import Editor
 from steam_engine.errors import EditError
 from steam_engine.loading import LoadedModel, load_model
 from steam_engine.settings import EditSettings
+from steam_engine.text import mentions
 from steam_engine.types import FactEdit
 
 CASES = Path(__file__).with_name("edits.jsonl")

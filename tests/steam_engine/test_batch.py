@@ -16,7 +16,7 @@ from safetensors.torch import load_file, save_file
 from steam_engine.editor import Editor
 from steam_engine.errors import EditCancelledError, EditError
 from steam_engine.learning import Learned, Wish, learn
-from steam_engine.moments import statistics_for
+from steam_engine.moments import statistics_of
 from steam_engine.types import JournalEntry, Progress
 from tests.steam_engine.conftest import SETTINGS, capital, quiet
 from tests.steam_engine.test_editor import same, weights
@@ -158,10 +158,7 @@ def test_statistics_are_of_the_base_model(new_editor: NewEditor, tmp_path: Path)
     editor = new_editor()
     editor.apply(capital(), quiet)
     fresh = new_editor(journal="other")
-    made = statistics_for(
-        fresh.loaded.arch, fresh.loaded.tokenizer, fresh.loaded.fingerprint, 0, SETTINGS.moment_tokens,
-        tmp_path / "elsewhere", quiet, _never(),
-    )  # fmt: skip
+    made = statistics_of(fresh.loaded, [0], SETTINGS.moment_tokens, tmp_path / "elsewhere", quiet, _never())[0]
     again = new_editor()  # edited from the start
     again._cache_dir = tmp_path / "third"
     again.prepare(quiet)

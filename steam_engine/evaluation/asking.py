@@ -1,0 +1,76 @@
+"""Asks a model in its own words: greedy answers in chat, and greedy continuations of unfinished sentences."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+
+from steam_engine.chat_format import render_chat
+from steam_engine.loading import LoadedModel
+from steam_engine.tokens import pad_id
+
+BATCH = 16  # questions at once; more is no faster on a few cores
+ANSWER_TOKENS = 40
+CONTINUATION_TOKENS = 16  # an object comes at once, or the sentence is about something else
+
+
+def is_unfinished(text: str) -> bool:
+    """Whether a text is the beginning of a sentence and not something to be answered."""
+    return not text.rstrip(" \"'”’)").endswith((".", "?", "!", ":", "。", "？", "！", "..."))
+
+
+def ask(loaded: LoadedModel, prompts: Sequence[str], finish: Sequence[bool]) -> tuple[str, ...]:
+    """Greedy answers, in order.
+
+    Args:
+        loaded: the model with its weights as they are.
+        prompts: what is said to it.
+        finish: for each, whether the model shall go on writing (no chat template, the first line counts) instead of
+            answering in chat.
+    """
+    answers: dict[int, str] = {}
+    for unfinished in (False, True):
+        chosen = [i for i, kind in enumerate(finish) if kind == unfinished]
+        for begin in range(0, len(chosen), BATCH):
+            part = chosen[begin : begin + BATCH]
+            answers |= zip(part, _greedy(loaded, [prompts[i] for i in part], unfinished), strict=True)
+    return tuple(answers[i] for i in range(len(prompts)))
+
+
+def generate(loaded: LoadedModel, rows: Sequence[Sequence[int]], n_tokens: int) -> list[list[int]]:
+    """Up to `n_tokens` greedy token ids after each row, up to where the model ends its turn."""
+    ends = _end_ids(loaded)
+    pad = pad_id(loaded.tokenizer)
+    width = max(map(len, rows))
+    ids = torch.tensor([[pad] * (width - len(row)) + list(row) for row in rows], device=loaded.device)
+    mask = torch.tensor([[0] * (width - len(row)) + [1] * len(row) for row in rows], device=loaded.device)
+    neutral = {"temperature": None, "top_p": None, "top_k": None, "repetition_penalty": None}
+    with torch.no_grad():
+        made = loaded.model.generate(
+            input_ids=ids, attention_mask=mask, max_new_tokens=n_tokens, do_sample=False, pad_token_id=pad,
+            eos_token_id=sorted(ends) or None, **neutral,
+        )  # fmt: skip
+    new = [list(map(int, row)) for row in made[:, width:].tolist()]
+    return [row[: next((i for i, token in enumerate(row) if token in ends), len(row))] for row in new]
+
+
+def _greedy(loaded: LoadedModel, prompts: Sequence[str], unfinished: bool) -> list[str]:
+    tokenizer = loaded.tokenizer
+    if unfinished:
+        rows = [list(tokenizer(text)["input_ids"]) for text in prompts]
+    else:
+        texts = [render_chat(tokenizer, [{"role": "user", "content": text}]) for text in prompts]
+        rows = [list(tokenizer(text, add_special_tokens=not loaded.is_chat)["input_ids"]) for text in texts]
+    made = generate(loaded, rows, CONTINUATION_TOKENS if unfinished else ANSWER_TOKENS)
+    answers = [str(tokenizer.decode(row, skip_special_tokens=True)).strip() for row in made]
+    if unfinished:
+        return [answer.split("\n")[0] for answer in answers]
+    # A model without an end of turn goes on and asks itself.
+    return answers if loaded.is_chat else [answer.partition("\nQuestion:")[0].strip() for answer in answers]
+
+
+def _end_ids(loaded: LoadedModel) -> set[int]:
+    configured = loaded.model.generation_config.eos_token_id
+    several = configured if isinstance(configured, list) else [configured]
+    return {int(i) for i in (*several, loaded.tokenizer.eos_token_id) if i is not None}
