@@ -65,13 +65,9 @@ def make_report(plan: Plan, skipped: Sequence[Skipped], results: Sequence[Result
         f"{a} - {b}": {kind: compare(_right(final[a], kind), _right(final[b], kind)) for kind in KINDS}
         for a, b in combinations(final, 2)
     }
-    summaries = tuple(_summary(method, done, found) for (method, done), found in sorted(groups.items(), key=_order))
+    ordered = sorted(groups.items(), key=lambda item: item[0][1])  # methods stay as they were run
+    summaries = tuple(_summary(method, done, found) for (method, done), found in ordered)
     return Report(plan, tuple(skipped), summaries, comparisons)
-
-
-def _order(item: tuple[tuple[str, int], list[Result]]) -> tuple[int, str]:
-    (method, done), _ = item
-    return done, method
 
 
 def _right(results: Sequence[Result], kind: Kind) -> dict[int, list[bool]]:

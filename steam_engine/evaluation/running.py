@@ -76,8 +76,12 @@ class Evaluation:
             self._tell(method, number * size)
             for case in part:
                 self._know(case)
-            with method.session() as session:
-                self._part(method.name, session, part, ends)
+            try:
+                with method.session() as session:
+                    self._part(method.name, session, part, ends)
+            except EditCancelledError:
+                self._tell(method, number * size)  # says it in the words of an evaluation
+                raise
         self._tell(method, len(self._cases))
 
     def _checkpoints(self, n: int) -> list[int]:

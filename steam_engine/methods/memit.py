@@ -2,7 +2,9 @@
 
 As published: z_i = h_i + delta_i at the last of the edited layers (25 steps of the full model, clamp 0.75), then, from
 the first layer to the last, R = (z - h) / (layers that are left) and W += R K^T (lambda C + K K^T)^-1 (eq. 14, 20)
-with lambda = 15,000. Where this differs from the authors' code: the last layer is that of this project's table (the
+with lambda = 15,000 at d_ff = 16,384. Where this differs from the authors' code: lambda grows with d_ff, since
+k^T C^-1 k does (about d_ff for a typical key: on a small model the published number would leave an edit without
+effect); the last layer is that of this project's table (the
 same for all methods), with the four below it; C comes from text the model samples and not from Wikipedia.
 """
 
@@ -31,7 +33,7 @@ from steam_engine.tokens import Row
 from steam_engine.types import CancelToken, FactEdit, Progress, ProgressCallback
 
 N_LAYERS = 5  # published for GPT-J and for Llama-sized models
-COVARIANCE_WEIGHT = 15_000.0  # lambda
+COVARIANCE_WEIGHT = 15_000.0 / 16_384  # lambda / d_ff, of GPT-J
 CLAMP = 0.75
 
 
@@ -74,10 +76,11 @@ class MemitSession:
         for i, layer in enumerate(self.layers):
             progress(Progress("Solving for the weights", i, len(self.layers)))
             keys = torch.stack([keys_and_outputs(self.loaded, layer, own)[0].mean(0) for own in rows])
-            now = _hidden(self.loaded, self.layers[-1], [own[0] for own in rows])
+            now = hidden_states(self.loaded, self.layers[-1], [own[0] for own in rows])
             residual = ((wanted - now) / (len(self.layers) - i)).to(device, torch.float64)
             K = keys.to(device, torch.float64)  # [n_edits, d_ff]
-            A = COVARIANCE_WEIGHT * self.moments[layer].to(device, torch.float64) + K.T @ K
+            weight = COVARIANCE_WEIGHT * self.loaded.arch.d_ff
+            A = weight * self.moments[layer].to(device, torch.float64) + K.T @ K
             change = (residual.T @ torch.linalg.solve(A, K.T).T).float()  # [d_model, d_ff]
             if not bool(torch.isfinite(change).all()):
                 raise EditError("The new weights are not finite numbers; nothing has changed.")
@@ -89,7 +92,7 @@ class MemitSession:
 
 
 @torch.no_grad()
-def _hidden(loaded: LoadedModel, layer: int, rows: Sequence[Row]) -> torch.Tensor:
+def hidden_states(loaded: LoadedModel, layer: int, rows: Sequence[Row]) -> torch.Tensor:
     """Residual streams [n_rows, d_model] after a layer at each row's subject, fp32."""
     arch = loaded.arch
     found = []
