@@ -17,7 +17,7 @@ from steam_engine.loading import LoadedModel
 from steam_engine.moments import Statistics, statistics_of
 from steam_engine.round import Bench, EditRound
 from steam_engine.settings import EditSettings
-from steam_engine.solve import RidgeSolver
+from steam_engine.solve import NullSpaceSolver, RidgeSolver, Solver
 from steam_engine.types import CancelToken, FactEdit, JournalEntry, Progress, ProgressCallback
 from steam_engine.weights import EditedWeights, FactorPair
 
@@ -64,7 +64,7 @@ class Editor:
         self.journal = Journal(journal_dir, loaded.name, loaded.fingerprint, dtype)
         self._neighbours = NeighbourKeys(loaded.arch, self.layer)
         self._statistics: Statistics | None = None
-        self._solver: RidgeSolver | None = None
+        self._solver: Solver | None = None
         self._install_active()
 
     # -- state -------------------------------------------------------------------------------------------------
@@ -110,14 +110,18 @@ class Editor:
         """
         self._prepared(progress, cancel or threading.Event())
 
-    def _prepared(self, progress: ProgressCallback, cancel: CancelToken) -> tuple[Statistics, RidgeSolver]:
+    def _prepared(self, progress: ProgressCallback, cancel: CancelToken) -> tuple[Statistics, Solver]:
         if self._statistics is None or self._solver is None:
             with self._temporarily(()):  # statistics are the base model's
                 statistics = statistics_of(
                     self.loaded, [self.layer], self.settings.moment_tokens, self._cache_dir, progress, cancel
                 )[self.layer]
             solver_device = "cpu" if self.loaded.device.type == "mps" else self.loaded.device  # mps has no fp64
-            self._solver = RidgeSolver(statistics.moments.to(solver_device), self.settings.covariance_weight)
+            moments, weight = statistics.moments.to(solver_device), self.settings.covariance_weight
+            if self.settings.null_space:
+                self._solver = NullSpaceSolver(moments, self.settings.null_space, weight)
+            else:
+                self._solver = RidgeSolver(moments, weight)
             self._statistics = statistics
         return self._statistics, self._solver
 

@@ -16,7 +16,7 @@ from steam_engine.learning import Learned, Wish, learn
 from steam_engine.loading import LoadedModel
 from steam_engine.prompts import neighbour_rows
 from steam_engine.settings import EditSettings
-from steam_engine.solve import RidgeSolver, edit_directions
+from steam_engine.solve import Solver, edit_directions
 from steam_engine.types import CancelToken, EditTrace, FactEdit, Progress, ProgressCallback
 from steam_engine.verify import said_at_target
 from steam_engine.weights import EditedWeights
@@ -49,7 +49,7 @@ class EditRound:
         bench: Bench,
         live: Sequence[tuple[FactEdit, EditTensors]],
         contexts: tuple[str, ...],
-        solver: RidgeSolver,
+        solver: Solver,
         progress: ProgressCallback,
         cancel: CancelToken,
     ) -> None:
@@ -134,7 +134,7 @@ class EditRound:
         if not learned:
             return {}
         self._progress(Progress("Solving for the weights", 0, 1))
-        bench, settings, device = self._bench, self._bench.settings, self._solver.ridge.device
+        bench, settings, device = self._bench, self._bench.settings, self._solver.device
         subjects = {one.edit.subject.casefold() for one in learned.values()}
         protected: list[tuple[torch.Tensor, float]] = []
         for one in learned.values():

@@ -60,6 +60,10 @@ class EditSettings:
     covariance_weight: float = 0.5
     """lambda_C: weight of the second moments C against the edit's own keys in the ridge solve."""
 
+    null_space: float = 0.0
+    """AlphaEdit's option of the solve: changes only in directions of the keys whose second moment is below this share
+    of the mean; 0 leaves it off."""
+
     neighbour_weight: float = 1.0
     """Weight of the mean outer product of the neighbours' keys: they protect facts of the same relation."""
 

@@ -3,8 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Protocol
 
 import torch
+
+from steam_engine.errors import EditError
+
+LowRank = Sequence[tuple[torch.Tensor, float]]  # (keys [n, d_ff], weight): adds weight * keys^T keys / n to A
+
+
+class Solver(Protocol):
+    """Solves with A = what the second moments say + low-rank terms."""
+
+    device: torch.device
+    dtype: torch.dtype
+
+    def solve(self, low_rank: LowRank, right: torch.Tensor) -> torch.Tensor:
+        """A^-1 right, [d_ff, n_right] in the solver's dtype."""
+        ...
+
+
+def _precision(device: torch.device) -> torch.dtype:
+    """fp64 where the device has it."""
+    return torch.float32 if device.type == "mps" else torch.float64
+
+
+def _stacked(low_rank: LowRank, dtype: torch.dtype) -> torch.Tensor | None:
+    """U [n, d_ff] with U^T U = the sum of the low-rank terms."""
+    parts = [keys.to(dtype) * (weight / len(keys)) ** 0.5 for keys, weight in low_rank if len(keys) and weight]
+    return torch.cat(parts) if parts else None
 
 
 class RidgeSolver:
@@ -16,14 +43,15 @@ class RidgeSolver:
     """
 
     def __init__(self, moments: torch.Tensor, weight: float) -> None:
-        # fp64 where the device has it (mps has not); a jitter relative to the mean keeps C positive definite.
-        dtype = torch.float32 if moments.device.type == "mps" else torch.float64
+        self.device, self.dtype = moments.device, _precision(moments.device)
+        dtype = self.dtype
         c = weight * moments.to(dtype)
+        # A jitter relative to the mean keeps C positive definite.
         jitter = 1e-6 * c.diagonal().mean().clamp(min=torch.finfo(dtype).tiny)
         self.ridge = c + jitter * torch.eye(len(c), dtype=dtype, device=c.device)
         self._factor = torch.linalg.cholesky(self.ridge)
 
-    def solve(self, low_rank: Sequence[tuple[torch.Tensor, float]], right: torch.Tensor) -> torch.Tensor:
+    def solve(self, low_rank: LowRank, right: torch.Tensor) -> torch.Tensor:
         """A^-1 right: by the Woodbury identity, or densely where the keys are so many that it costs more.
 
         Args:
@@ -33,14 +61,11 @@ class RidgeSolver:
         Returns:
             [d_ff, n_right] in the solver's dtype.
         """
-        b = right.to(self.ridge.dtype)
-        parts = [
-            keys.to(self.ridge.dtype) * (weight / len(keys)) ** 0.5 for keys, weight in low_rank if len(keys) and weight
-        ]
+        b = right.to(self.dtype)
         y: torch.Tensor = torch.cholesky_solve(b, self._factor)
-        if not parts:
+        u = _stacked(low_rank, self.dtype)
+        if u is None:
             return y
-        u = torch.cat(parts)  # [n, d_ff]
         if 2 * len(u) > u.shape[1]:
             dense: torch.Tensor = torch.linalg.cholesky(self.ridge + u.T @ u)
             return torch.cholesky_solve(b, dense)
@@ -50,21 +75,57 @@ class RidgeSolver:
         return y - correction
 
 
-def edit_directions(
-    solver: RidgeSolver, keys: Sequence[torch.Tensor], protected: Sequence[tuple[torch.Tensor, float]]
-) -> torch.Tensor:
+class NullSpaceSolver:
+    """AlphaEdit's solve (Fang et al. 2025, arXiv 2410.02355, eq. 10-13): the change lies in directions that ordinary
+    text hardly uses, so whatever the edit, it moves ordinary keys next to not at all.
+
+    The published threshold on eigenvalues of C is a number for one model; here it is relative to their mean. The
+    ridge term is the paper's identity, scaled likewise.
+
+    Args:
+        moments: C = E[k k^T], [d_ff, d_ff].
+        threshold: directions whose eigenvalue is below this share of the mean eigenvalue are free.
+        weight: of the ridge term, in mean eigenvalues.
+
+    Raises:
+        EditError: no direction is free.
+    """
+
+    def __init__(self, moments: torch.Tensor, threshold: float, weight: float) -> None:
+        self.device, self.dtype = moments.device, _precision(moments.device)
+        values, vectors = torch.linalg.eigh(moments.to(self.dtype))
+        mean = values.mean()
+        free = values < threshold * mean
+        if not bool(free.any()):
+            raise EditError(f"No direction of the keys is unused below {threshold:g} of the mean; raise null_space.")
+        self.basis = vectors[:, free]  # [d_ff, n_free]
+        self._ridge = weight * mean
+
+    def solve(self, low_rank: LowRank, right: torch.Tensor) -> torch.Tensor:
+        """P x with P the projection on the free directions, as `RidgeSolver.solve`."""
+        small = self._ridge * torch.eye(self.basis.shape[1], dtype=self.dtype, device=self.device)
+        u = _stacked(low_rank, self.dtype)
+        if u is not None:
+            projected = u @ self.basis  # [n, n_free]
+            small = small + projected.T @ projected
+        factor = torch.linalg.cholesky(small)
+        found: torch.Tensor = self.basis @ torch.cholesky_solve(self.basis.T @ right.to(self.dtype), factor)
+        return found
+
+
+def edit_directions(solver: Solver, keys: Sequence[torch.Tensor], protected: LowRank) -> torch.Tensor:
     """The right factors of edits that are solved together: `W += sum of outer(delta_i, right_i)`.
 
     With one delta shared by all keys of an edit, the ridge least squares of MEMIT (eq. 14) is R K^T A^-1 = sum of
     outer(delta_i, A^-1 mean(K_i)), where A = lambda_C C + sum of K_i K_i^T / n_i + protected keys.
 
     Args:
-        solver: holds lambda_C C.
+        solver: holds what C says.
         keys: for each edit, [n_i, d_ff], keys of its subject.
         protected: (keys [m, d_ff], weight) whose outputs shall not move.
 
     Returns:
         [n_edits, d_ff] in the solver's dtype.
     """
-    means = torch.stack([own.to(solver.ridge.dtype).mean(0) for own in keys])
+    means = torch.stack([own.to(solver.dtype).mean(0) for own in keys])
     return solver.solve([*((own, 1.0) for own in keys), *protected], means.T).T

@@ -83,7 +83,7 @@ class RomeSession:
         key = keys.mean(0)
         module = arch.down_projection(self.layer)
         found = learn_vector(self.loaded, edit, self.contexts, module, self.settings, progress, cancel)
-        direction = self.solver.solve([], key[:, None].to(self.solver.ridge.device))[:, 0].float().to(key.device)
+        direction = self.solver.solve([], key[:, None].to(self.solver.device))[:, 0].float().to(key.device)
         direction = direction / direction.norm()
         left = (found.initial + found.delta - outputs[0]) / (keys[0] @ direction)  # rows[0] is the bare statement
         if not bool(torch.isfinite(left).all()):

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 
-from steam_engine.solve import RidgeSolver, edit_directions
+from steam_engine.errors import EditError
+from steam_engine.solve import NullSpaceSolver, RidgeSolver, edit_directions
 
 
 def problem() -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
@@ -53,3 +55,47 @@ def test_weights_of_zero_and_no_keys_change_nothing() -> None:
     solver = RidgeSolver(c, 0.5)
     plain = edit_directions(solver, [keys], [])[0]
     assert torch.equal(plain, edit_directions(solver, [keys], [(neighbours, 0.0), (neighbours[:0], 1.0)])[0])
+
+
+def test_edits_solved_together_equal_the_dense_solve() -> None:
+    c, keys, neighbours, earlier = problem()
+    solver = RidgeSolver(c, 0.5)
+    found = edit_directions(solver, [keys, earlier], [(neighbours, 1.0)])
+    k, n, e = keys.double(), neighbours.double(), earlier.double()
+    a = solver.ridge + k.T @ k / 7 + e.T @ e / 5 + n.T @ n / 30
+    expected = torch.linalg.solve(a, torch.stack([k.mean(0), e.mean(0)]).T).T
+    assert (found - expected).abs().max() < 1e-10
+
+
+def test_many_keys_and_few_give_the_same_solution() -> None:
+    """The Woodbury identity and the dense factorisation, on either side of where one takes over from the other."""
+    c, keys, neighbours, _ = problem()
+    solver = RidgeSolver(c, 0.5)
+    right = torch.randn(40, 3, dtype=torch.float64)
+    for n in (13, 14, 30):
+        low_rank = [(keys, 1.0), (neighbours[:n], 1.0)]
+        a = solver.ridge + sum(u.double().T @ u.double() * (w / len(u)) for u, w in low_rank)
+        assert (solver.solve(low_rank, right) - torch.linalg.solve(a, right)).abs().max() < 1e-10
+
+
+def test_the_null_space_solve_leaves_ordinary_keys_alone() -> None:
+    torch.manual_seed(0)
+    used = torch.randn(500, 25) @ torch.randn(25, 40)  # ordinary keys span 25 of 40 directions
+    c = used.T @ used / 500
+    keys = torch.randn(7, 40)
+    solver = NullSpaceSolver(c, 1e-3, 1e-3)
+    assert solver.basis.shape == (40, 15)
+    (right,) = edit_directions(solver, [keys], [(torch.randn(5, 40), 1.0)])
+    assert (used.double() @ right).abs().max() < 1e-4 * (keys.double() @ right).abs().mean()
+    # In the free directions it is the ridge solution of the projected keys.
+    projection = solver.basis @ solver.basis.T
+    (alone,) = edit_directions(solver, [keys], [])
+    k = keys.double() @ projection
+    dense = torch.linalg.solve(1e-3 * c.double().diagonal().mean() * torch.eye(40) + k.T @ k / 7, k.mean(0))
+    assert (alone - dense).abs().max() < 1e-6 * dense.abs().max()
+
+
+def test_a_null_space_that_is_empty_is_refused() -> None:
+    c, *_ = problem()
+    with pytest.raises(EditError, match="raise null_space"):
+        NullSpaceSolver(c, 1e-6, 1.0)
