@@ -36,7 +36,7 @@ class Learned:
     edit: FactEdit
     prompts: PromptSet
     keys: torch.Tensor  # [n_keys, d_ff], fp32, of the edit's own statements and chats
-    anchors: Anchors
+    anchors: Anchors | None
     found: Optimised
 
 
@@ -81,7 +81,9 @@ def learn(
             if not many:
                 progress(Progress("Looking for semantic anchors", 0, 1))
             layers = alignment_layers(loaded.arch.n_layers, layer)
-            anchors = find_anchors(loaded.arch, loaded.tokenizer, wish.edit, layers, contexts)
+            anchors = find_anchors(
+                loaded.arch, loaded.tokenizer, wish.edit, layers, contexts, settings.anchors, settings.align_at_prompt
+            )
             prepared[number] = task = Task(prompts, prefill, anchors, wish.start)
             numbers.append(number)
             yield task
@@ -105,7 +107,6 @@ def learn(
             failed[number] = result
             continue
         n_own = sum(len(row.subjects) for row in task.prompts.own)
-        assert task.anchors is not None
         learned[number] = Learned(
             wishes[number].edit, task.prompts, task.prefill.keys[:n_own].float(), task.anchors, result
         )

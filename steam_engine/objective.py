@@ -13,6 +13,7 @@ from steam_engine.anchors import Anchors
 from steam_engine.prompts import Role
 from steam_engine.settings import EditSettings
 from steam_engine.suffix import SuffixModel
+from steam_engine.tokens import Row
 
 
 @dataclass(frozen=True)
@@ -77,8 +78,12 @@ class Objective:
             logits = model.arch.logits(model.base_hidden[essence_at])
             self._essence = F.log_softmax(logits, -1)  # [n_edits, n_vocab], edit by edit as the rows are
         self._value_norms = torch.stack([values.float().norm(dim=-1).mean() for values in model.values])
-        self._subjects = [
-            torch.tensor([model.flat(i, rows[i].subjects[-1]) for i in edits if model.owners[i] == n], device=device)
+
+        def place(row: Row) -> int:
+            return row.target[0] - 1 if settings.align_at_prompt else row.subjects[-1]
+
+        self._aligned = [
+            torch.tensor([model.flat(i, place(rows[i])) for i in edits if model.owners[i] == n], device=device)
             for n in range(n_edits)
         ]
         self._layers = tuple(sorted({layer for anchor in anchors if anchor for layer in anchor.vectors}))
@@ -86,7 +91,7 @@ class Objective:
     def _misalignment(self, residuals: dict[int, torch.Tensor]) -> torch.Tensor:
         """Mean over layers of 1 - cos(h, anchor), [n_edits]."""
         per_edit = []
-        for anchors, at in zip(self._anchors, self._subjects, strict=True):
+        for anchors, at in zip(self._anchors, self._aligned, strict=True):
             vectors = anchors.vectors if anchors else {}
             per_layer = [
                 1 - F.cosine_similarity(residuals[layer][at].float(), anchor, dim=-1).mean()

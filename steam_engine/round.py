@@ -203,6 +203,7 @@ class EditRound:
         return float(one.found.delta.norm()) * float(right.norm()) / base
 
     def _new_edit(self, one: Learned, right: torch.Tensor, seconds: float) -> NewEdit:
+        anchors = one.anchors
         trace = EditTrace(
             layer=self._bench.layer,
             steps=len(one.found.history),
@@ -212,10 +213,10 @@ class EditRound:
             delta_norm=one.found.relative_norm,
             weight_drift=self._change(one, right),
             recovered=float((one.keys.cpu() @ right).mean()),
-            anchor_kind=one.anchors.kind,
-            anchors=one.anchors.subjects,
-            dropped_anchors=one.anchors.dropped,
-            alignment_before=1 - one.found.first.alignment,
-            alignment_after=1 - one.found.last.alignment,
+            anchor_kind=anchors.kind if anchors else "none",
+            anchors=anchors.subjects if anchors else (),
+            dropped_anchors=anchors.dropped if anchors else (),
+            alignment_before=1 - one.found.first.alignment if anchors else None,
+            alignment_after=1 - one.found.last.alignment if anchors else None,
         )
         return NewEdit(one.edit, trace, self._tensors(one, right))

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
+
+AnchorKind = Literal["auto", "relation", "object", "elicited", "in-context", "none"]
 
 
 @dataclass(frozen=True)
@@ -38,6 +41,12 @@ class EditSettings:
 
     alignment_weight: float = 0.25
     """lambda of STEAM's latent-level alignment (eq. 7 of the paper)."""
+
+    anchors: AnchorKind = "auto"
+    """Which semantic anchors are aligned with; see `find_anchors`. No kind has shown an effect so far."""
+
+    align_at_prompt: bool = False
+    """Align where the object is about to be said, instead of at the subject's last token as in the paper."""
 
     decay_weight: float = 0.5
     """Weight of ||delta|| / ||value||^2 (ROME, appendix E.5): the smallest change that does it."""

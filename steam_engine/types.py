@@ -71,7 +71,7 @@ class EditTrace:
     delta_norm: float  # ||delta|| / ||value||
     weight_drift: float  # ||W' - W|| / ||W|| of the edited matrix
     recovered: float  # (mean over edited keys) <W' k - W k, delta> / ||delta||^2; 1 = the value is hit
-    anchor_kind: str  # "reference" | "in-context" | "none"
+    anchor_kind: str  # "reference" | "elicited" | "in-context" | "none"
     anchors: tuple[str, ...] = ()  # subjects whose residual stream makes the anchor
     dropped_anchors: tuple[tuple[str, str], ...] = ()  # (subject, why it was not used)
     alignment_before: float | None = None  # mean cosine(h, anchor) over layers

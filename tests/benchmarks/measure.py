@@ -199,10 +199,11 @@ def measure(
 def settings_from(pairs: Sequence[str]) -> EditSettings:
     """EditSettings with "name=value" changes."""
     fields = {f.name: f for f in dataclasses.fields(EditSettings)}
-    changes: dict[str, float | int] = {}
+    changes: dict[str, float | int | str] = {}
     for pair in pairs:
         name, _, value = pair.partition("=")
-        changes[name] = int(value) if "int" in str(fields[name].type) else float(value)
+        kind = str(fields[name].type)
+        changes[name] = int(value) if "int" in kind or "bool" in kind else float(value) if "float" in kind else value
     return replace(EditSettings(), **changes)  # type: ignore[arg-type]
 
 
