@@ -62,7 +62,7 @@ def _mean(residuals: Sequence[dict[int, torch.Tensor]]) -> dict[int, torch.Tenso
     return {layer: torch.stack([r[layer] for r in residuals]).mean(0) for layer in residuals[0]}
 
 
-def _reference_row(tokenizer: Any, ref: Reference) -> Row:
+def reference_row(tokenizer: Any, ref: Reference) -> Row:
     """The reference as a question and its answer in chat."""
     opening = sentence(ref.statement, ref.subject)
     text = chat_text(tokenizer, sentence(ref.question, ref.subject), opening, ref.object)
@@ -117,7 +117,7 @@ def find_anchors(
     if kind != "in-context":
         known: dict[str, dict[int, torch.Tensor]] = {}
         references = _references(arch, tokenizer, edit, kind)
-        rows = [_reference_row(tokenizer, ref) for ref in references]
+        rows = [reference_row(tokenizer, ref) for ref in references]
         for ref, (said, residuals) in zip(references, _read(arch, tokenizer, rows, layers, at_prompt), strict=True):
             if said.matches:
                 known[ref.subject] = residuals

@@ -10,7 +10,9 @@ from datetime import UTC, datetime
 from itertools import chain
 from pathlib import Path
 
+from steam_engine.anchors import alignment_layers
 from steam_engine.errors import EditCancelledError, EditError
+from steam_engine.insight import Insight, compare_streams, read_streams
 from steam_engine.journal import EditTensors, Journal, NewEdit, pairs_by_layer
 from steam_engine.keys import NeighbourKeys
 from steam_engine.loading import LoadedModel
@@ -87,6 +89,25 @@ class Editor:
         self._weights.install(self._weights.compose(self.active_pairs()))
         self._neighbours.forget()
 
+    def insight(self, number: int, layer: int | None = None) -> Insight:
+        """How an active edit moved its subject's residual stream; the weights are as before afterwards.
+
+        Args:
+            number: of the edit.
+            layer: of the two-dimensional map; None takes the middle of the aligned layers.
+
+        Raises:
+            NothingToUndoError: there is no such active edit.
+            EditError: there is no such layer.
+        """
+        entry = self.journal.find(number, "active", "look into")
+        others = tuple(e for e in self.active if e.number != number)
+        aligned = alignment_layers(self.loaded.arch.n_layers, self.layer)
+        with self._temporarily(self.journal.tensors(others)):
+            before = read_streams(self.loaded, entry.edit)
+        after = read_streams(self.loaded, entry.edit, others=False)
+        return compare_streams(before, after, aligned[len(aligned) // 2] if layer is None else layer)
+
     def clear(self) -> None:
         """Makes the base weights live, whatever the journal says: this editor is given up."""
         self._weights.install({})
@@ -110,7 +131,12 @@ class Editor:
         """
         self._prepared(progress, cancel or threading.Event())
 
-    def _prepared(self, progress: ProgressCallback, cancel: CancelToken) -> tuple[Statistics, Solver]:
+    @property
+    def contexts(self) -> tuple[str, ...]:
+        """Sentence openings that prompts begin with; empty before `prepare`."""
+        return self._statistics.contexts[: self.settings.n_contexts] if self._statistics else ()
+
+    def _prepared(self, progress: ProgressCallback, cancel: CancelToken) -> Solver:
         if self._statistics is None or self._solver is None:
             with self._temporarily(()):  # statistics are the base model's
                 statistics = statistics_of(
@@ -123,7 +149,7 @@ class Editor:
             else:
                 self._solver = RidgeSolver(moments, weight)
             self._statistics = statistics
-        return self._statistics, self._solver
+        return self._solver
 
     # -- edits -------------------------------------------------------------------------------------------------
 
@@ -167,7 +193,7 @@ class Editor:
         if not rounds:
             return tuple(results[i] for i in range(len(edits)))
         cancel = cancel or threading.Event()
-        statistics, solver = self._prepared(progress, cancel)
+        solver = self._prepared(progress, cancel)
         replaced = {e.number for i in chain(*rounds) for e in self.journal.same_fact(edits[i])}
         kept = tuple(e for e in self.active if e.number not in replaced)
         before = [(e.edit, tensors) for e, tensors in zip(kept, self.journal.tensors(kept), strict=True)]
@@ -176,8 +202,7 @@ class Editor:
             for chosen in rounds:
                 live = [*before, *((made.edit, made.tensors) for made in new.values())]
                 bench = Bench(self.loaded, self.layer, self.settings, self._weights, self._neighbours)
-                contexts = statistics.contexts[: self.settings.n_contexts]
-                made = EditRound(bench, live, contexts, solver, progress, cancel)([edits[i] for i in chosen])
+                made = EditRound(bench, live, self.contexts, solver, progress, cancel)([edits[i] for i in chosen])
                 new |= {i: one for i, one in zip(chosen, made, strict=True) if isinstance(one, NewEdit)}
                 results |= {i: one for i, one in zip(chosen, made, strict=True) if isinstance(one, EditError)}
             progress(Progress("Recording the edit", 0, 1))

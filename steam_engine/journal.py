@@ -257,7 +257,12 @@ class Journal:
             temporary.unlink(missing_ok=True)
         return hashlib.sha256(data).hexdigest()
 
-    def _find(self, number: int | None, state: str, doing: str) -> JournalEntry:
+    def find(self, number: int | None, state: str, doing: str) -> JournalEntry:
+        """The entry of that number (default: the last one) if it is in that state.
+
+        Raises:
+            NothingToUndoError: there is none; the message says that there is nothing to `doing`.
+        """
         candidates = [e for e in self.entries if e.state == state]
         if number is None:
             if not candidates:
@@ -280,7 +285,7 @@ class Journal:
             NothingToUndoError: no such active edit.
             JournalError: the disk refused; the journal is as before.
         """
-        entry = replace(self._find(number, "active", "undo"), state="undone", changed=self._changes + 1)
+        entry = replace(self.find(number, "active", "undo"), state="undone", changed=self._changes + 1)
         states = {entry.number: entry}
         for other in self.entries:
             if other.number in entry.replaces and other.state == "replaced":
@@ -295,7 +300,7 @@ class Journal:
             NothingToUndoError: no such undone edit.
             JournalError: the disk refused; the journal is as before.
         """
-        found = self._find(number, "undone", "redo")
+        found = self.find(number, "undone", "redo")
         old = self.same_fact(found.edit)
         entry = replace(found, state="active", replaces=tuple(e.number for e in old), changed=self._changes + 1)
         self._commit(self._with_states({**self._replaced(old), entry.number: entry}))
