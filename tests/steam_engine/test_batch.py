@@ -5,19 +5,22 @@ from __future__ import annotations
 import hashlib
 import json
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
+from transformers import PreTrainedTokenizerFast
 
 from steam_engine.editor import Editor
 from steam_engine.errors import EditCancelledError, EditError
 from steam_engine.learning import Learned, Wish, learn
 from steam_engine.moments import statistics_of
+from steam_engine.tokens import Row
 from steam_engine.types import JournalEntry, Progress
+from steam_engine.verify import Said
 from tests.steam_engine.conftest import SETTINGS, capital, quiet
 from tests.steam_engine.test_editor import same, weights
 
@@ -118,13 +121,39 @@ def test_cancel_in_a_batch_changes_nothing(new_editor: NewEditor) -> None:
     assert editor.entries == ()
 
 
-def test_an_edit_that_fails_its_check_gets_a_second_try(new_editor: NewEditor) -> None:
-    """Too few steps to be said; with twice as many, from where the first try ended, it is."""
-    hurried = replace(SETTINGS, must_say=True, max_steps=4)
-    with pytest.raises(EditError, match="still says"):
-        new_editor(settings=replace(hurried, retries=0)).apply(capital("Spain", "Paris"), quiet)
-    entry = new_editor(settings=replace(hurried, retries=1)).apply(capital("Spain", "Paris"), quiet)
-    assert entry.state == "active"
+def test_edits_that_fail_their_check_get_a_second_try(new_editor: NewEditor, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The check says no to Spain the first time: it is learnt for longer, on top of France, and both are recorded."""
+    checks = []
+
+    def said(_arch: object, _tokenizer: object, rows: Sequence[Row]) -> tuple[Said, ...]:
+        checks.append(len(rows))
+        first = len(checks) == 1
+        return tuple(Said(not (first and i >= len(rows) // 2), "Madrid") for i in range(len(rows)))
+
+    monkeypatch.setattr("steam_engine.round.said_at_target", said)
+    editor = new_editor(settings=replace(SETTINGS, must_say=True, max_steps=4, stop_nll=0))
+    france, spain = editor.apply_batch([capital(), capital("Spain", "Oslo")], quiet)
+    assert len(checks) == 2
+    assert isinstance(france, JournalEntry)
+    assert isinstance(spain, JournalEntry)
+    assert (france.trace.steps, spain.trace.steps) == (4, 8)
+    assert same(weights(new_editor()), weights(editor))
+
+
+def test_edits_that_fail_twice_are_left_out(new_editor: NewEditor, monkeypatch: pytest.MonkeyPatch) -> None:
+    def said(_arch: object, tokenizer: PreTrainedTokenizerFast, rows: Sequence[Row]) -> tuple[Said, ...]:
+        return tuple(Said("Spain" not in tokenizer.decode(row.ids), "Madrid") for row in rows)
+
+    monkeypatch.setattr("steam_engine.round.said_at_target", said)
+    editor = new_editor(settings=replace(SETTINGS, must_say=True, max_steps=4))
+    france, spain = editor.apply_batch([capital(), capital("Spain", "Oslo")], quiet)
+    assert isinstance(france, JournalEntry)
+    assert "still says 'Madrid' instead of 'Oslo'" in str(spain)
+    assert [e.edit.subject for e in editor.active] == ["France"]
+    alone = new_editor(journal="alone", settings=replace(SETTINGS, must_say=True, max_steps=4))
+    alone.apply(capital(), quiet)
+    difference = [(weights(alone)[n] - w).abs().max() for n, w in weights(editor).items()]
+    assert max(map(float, difference)) < 1e-5  # what was left out has left no trace
 
 
 def test_a_journal_of_format_1_is_read(new_editor: NewEditor, tmp_path: Path) -> None:
