@@ -111,9 +111,9 @@ class Assistant:
                 yield lookup.history(self._host.entries)
             case commands.SearchFacts(query=query):
                 yield lookup.facts(self._store, query)
-            case commands.Export(name=name):
-                exported = yield from _working(export(self._host, self._exports, name, self._archives, cancel))
-                yield exported
+            case commands.Export(format=format, name=name):
+                steps = export(self._host, self._exports, format, name, self._archives, cancel)
+                yield (yield from _working(steps))
             case commands.Help():
                 yield lookup.help_text()
 

@@ -18,11 +18,12 @@ from assistant.errors import (
     TextTooLongError,
     UnknownCommandError,
 )
+from steam_engine.exports.names import FORMAT_NAMES
 
 MAX_MESSAGE = 8_000  # characters
 MAX_EDIT = 300  # characters
 MAX_EXPORT_NAME = 64  # characters
-EXPORT_FORMATS = ("safetensors",)
+EXPORT_FORMATS = tuple(format.name for format in FORMAT_NAMES)
 
 HELP: tuple[tuple[str, str], ...] = (
     ("/edit SENTENCE", "teach the model a fact: /edit The capital of France is Rome"),
@@ -32,7 +33,7 @@ HELP: tuple[tuple[str, str], ...] = (
     ("/redo [NUMBER]", "put it back"),
     ("/history", "list the edits"),
     ("/facts QUERY", "search the known facts: /facts capital of France"),
-    ("/export safetensors NAME", "save the corrected model as a Hugging Face checkpoint"),
+    *((f"/export {format.name} NAME", f"save the corrected model as {format.hint}") for format in FORMAT_NAMES),
     ("/help", "show this list"),
 )
 

@@ -73,12 +73,14 @@ class Redone:
 
 @dataclass(frozen=True)
 class Exported:
-    """A checkpoint was written and checked."""
+    """The model was written in some format, and what was written was checked."""
 
+    format: str
     path: Path  # its directory
     archive: Path | None  # the same in one file, for a download
     bytes: int
     seconds: float
+    reader: str  # what read it back for the check: "peft 0.21.2"
     answers: tuple[tuple[str, str], ...]  # (question, answer) of the check in the exported model
 
 

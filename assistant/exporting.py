@@ -1,4 +1,4 @@
-"""Takes the corrected model away: a checked Hugging Face directory, and one file of it for a download."""
+"""Takes the corrected model away: a checked directory in some format, and one file of it for a download."""
 
 from __future__ import annotations
 
@@ -12,20 +12,25 @@ from assistant.errors import ExportExistsError
 from assistant.events import Exported
 from assistant.host import ModelHost
 from steam_engine.errors import ExportError
-from steam_engine.export import ExportReport, export_safetensors
+from steam_engine.exports import transaction
+from steam_engine.exports.asking import Question
+from steam_engine.exports.model import EditedModel
+from steam_engine.exports.registry import FORMATS
+from steam_engine.exports.transaction import ExportReport
 from steam_engine.types import Progress, ProgressCallback
 
 CHECKED_QUESTIONS = 8
 
 
 def export(
-    host: ModelHost, exports: Path, name: str, archive: bool, cancel: threading.Event
+    host: ModelHost, exports: Path, format: str, name: str, archive: bool, cancel: threading.Event
 ) -> Generator[Progress, None, Exported]:
     """Write `exports`/`name`, and `exports`/`name`.zip when `archive` is wanted.
 
     Args:
         host: owner of the model.
         exports: directory of all exports; made when missing.
+        format: name of one of `FORMATS`.
         name: checked by `commands.check_export_name`.
         archive: whether to pack it into one file as well.
         cancel: ends the waiting for the model and stops the export.
@@ -47,7 +52,8 @@ def export(
     def work(progress: ProgressCallback, stop: threading.Event) -> ExportReport:
         refuse_existing()  # again: somebody else may have exported while this one waited
         copies = 2 if archive else 1
-        return export_safetensors(host.loaded, host.active, target, _questions(host), progress, copies, stop)
+        model = host.edited
+        return transaction.export(FORMATS[format], model, target, _questions(model), progress, copies, stop)
 
     refuse_existing()
     report = yield from host.run(work, cancel)
@@ -60,13 +66,19 @@ def export(
         except GeneratorExit:  # whoever wanted the file has gone; the name is free again
             shutil.rmtree(target, ignore_errors=True)
             raise
-    return Exported(report.path, packed if archive else None, report.bytes, report.seconds, report.answers)
+    return Exported(
+        report.format, report.path, packed if archive else None, report.bytes, report.seconds, report.reader,
+        report.answers,
+    )  # fmt: skip
 
 
-def _questions(host: ModelHost) -> list[str]:
+def _questions(model: EditedModel) -> list[Question]:
     """One question about each of the latest edits, or an ordinary one when there are none."""
-    asked = [e.edit.questions[0].replace("{}", e.edit.subject) for e in host.active[-CHECKED_QUESTIONS:]]
-    return asked or ["What is the capital of France?"]
+    asked = [
+        Question(e.edit.questions[0].replace("{}", e.edit.subject), e.edit.target)
+        for e in model.entries[-CHECKED_QUESTIONS:]
+    ]
+    return asked or [Question("What is the capital of France?")]
 
 
 def pack(directory: Path, target: Path) -> Generator[Progress, None, None]:

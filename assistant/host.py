@@ -16,6 +16,7 @@ from assistant.conversation import Message
 from assistant.errors import StoppedError, TextTooLongError
 from steam_engine.chat_format import render_chat
 from steam_engine.editor import Editor
+from steam_engine.exports.model import EditedModel, edited_model
 from steam_engine.loading import LoadedModel
 from steam_engine.types import FactEdit, JournalEntry, Progress, ProgressCallback
 
@@ -82,6 +83,11 @@ class ModelHost:
     def active(self) -> tuple[JournalEntry, ...]:
         """The edits that are in the weights, in order."""
         return self._editor.active
+
+    @property
+    def edited(self) -> EditedModel:
+        """The model and its active edits, for an export. Read it in `run`, while nothing can change."""
+        return edited_model(self._editor)
 
     # -- replies ------------------------------------------------------------------------------------
 

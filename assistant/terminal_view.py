@@ -183,7 +183,8 @@ class TerminalView:
 
     def _exported(self, exported: Exported) -> None:
         self.line(
-            f"Saved to {exported.path} ({exported.bytes / 1e6:,.0f} MB, {exported.seconds:.1f} s).",
+            f"Saved to {exported.path} ({exported.bytes / 1e6:,.1f} MB, {exported.seconds:.1f} s), "
+            f"checked with {exported.reader}.",
             "bold green",
         )
         if exported.archive is not None:

@@ -20,6 +20,14 @@ DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch
 
 
 @dataclass(frozen=True)
+class StoredModel:
+    """Where transformers reads the unedited weights again."""
+
+    path: str  # a directory, or a hub id that is in the cache
+    gguf: str | None = None  # file in that directory
+
+
+@dataclass(frozen=True)
 class LoadedModel:
     """A causal language model on its device, with its tokenizer and identity."""
 
@@ -33,6 +41,7 @@ class LoadedModel:
     dtype: torch.dtype
     is_chat: bool  # has a chat template
     max_tokens: int  # longest context in tokens
+    stored: StoredModel | None = None  # None: made in memory
 
 
 def pick_device(device: str) -> torch.device:
@@ -153,4 +162,5 @@ def load_model(
         dtype=torch_dtype,
         is_chat=has_chat_template(tokenizer),
         max_tokens=int(getattr(loaded.config, "max_position_embeddings", 2048)),
+        stored=StoredModel(path, gguf),
     )

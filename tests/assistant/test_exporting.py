@@ -10,9 +10,13 @@ from types import SimpleNamespace
 import pytest
 
 from assistant import exporting
+from assistant.commands import EXPORT_FORMATS
 from assistant.errors import ExportExistsError
 from steam_engine.errors import ExportError
-from steam_engine.export import ExportReport
+from steam_engine.exports import transaction
+from steam_engine.exports.asking import Question
+from steam_engine.exports.registry import FORMATS
+from steam_engine.exports.transaction import ExportReport
 from steam_engine.types import FactEdit, Progress
 from tests.assistant.fakes import TRACE
 
@@ -20,10 +24,8 @@ from tests.assistant.fakes import TRACE
 class OneAtATime:
     """A host that runs work at once and has one active edit."""
 
-    loaded = "the model"
     edit = FactEdit("France", "capital", "Rome", ("The capital of {} is",), ("What is the capital of {}?",))
-    active = (SimpleNamespace(edit=edit, trace=TRACE, state="active"),)
-    entries = (*active, SimpleNamespace(edit=edit, trace=TRACE, state="undone"))
+    edited = SimpleNamespace(entries=(SimpleNamespace(edit=edit, trace=TRACE, state="active"),))
 
     def run(self, work, cancel):
         yield Progress("Writing", 0, 1)
@@ -35,19 +37,19 @@ def engine(monkeypatch: pytest.MonkeyPatch) -> list:
     """Writes two small files instead of a checkpoint; what it was asked for is in the list."""
     calls: list = []
 
-    def write(loaded, entries, target, questions, progress, copies, cancel):
-        calls.append((loaded, entries, target, list(questions), copies))
+    def write(format, model, target, questions, progress, copies, cancel):
+        calls.append((format, model, target, questions, copies))
         (target / "deep").mkdir(parents=True)
         (target / "model.safetensors").write_bytes(bytes(1000))
         (target / "deep" / "config.json").write_text("{}")
-        return ExportReport(target, 1002, 0.5, ((questions[0], "Rome."),))
+        return ExportReport(format.name, target, 1002, 0.5, "a reader", ((questions[0].text, "Rome."),))
 
-    monkeypatch.setattr(exporting, "export_safetensors", write)
+    monkeypatch.setattr(transaction, "export", write)
     return calls
 
 
 def run(directory: Path, name: str, archive: bool):
-    steps = exporting.export(OneAtATime(), directory, name, archive, threading.Event())
+    steps = exporting.export(OneAtATime(), directory, "lora", name, archive, threading.Event())
     stages = []
     while True:
         try:
@@ -61,7 +63,9 @@ def test_a_checkpoint_and_its_archive(engine: list, tmp_path: Path) -> None:
     assert stages == ["Writing", "Packing the archive", "Packing the archive"]
     assert exported.path == tmp_path / "exports" / "mine"
     assert exported.answers == (("What is the capital of France?", "Rome."),)
-    assert engine == [("the model", OneAtATime.active, exported.path, ["What is the capital of France?"], 2)]
+    assert (exported.format, exported.reader) == ("lora", "a reader")
+    asked = [Question("What is the capital of France?", "Rome")]
+    assert engine == [(FORMATS["lora"], OneAtATime.edited, exported.path, asked, 2)]
     with zipfile.ZipFile(exported.archive) as archive:
         assert archive.testzip() is None
         assert sorted(archive.namelist()) == ["mine/deep/config.json", "mine/model.safetensors"]
@@ -77,7 +81,7 @@ def test_no_archive_where_nobody_downloads(engine: list, tmp_path: Path) -> None
 
 @pytest.mark.parametrize("how", ["disk full", "closed"])
 def test_an_archive_that_is_not_finished_frees_the_name(engine: list, tmp_path: Path, how: str, monkeypatch) -> None:
-    steps = exporting.export(OneAtATime(), tmp_path, "mine", True, threading.Event())
+    steps = exporting.export(OneAtATime(), tmp_path, "lora", "mine", True, threading.Event())
     next(steps)
     assert next(steps).stage == "Packing the archive"
     if how == "closed":
@@ -105,7 +109,7 @@ def test_an_engine_that_fails_is_heard(monkeypatch: pytest.MonkeyPatch, tmp_path
     def fail(*arguments: object) -> None:
         raise ExportError("The disk is full.")
 
-    monkeypatch.setattr(exporting, "export_safetensors", fail)
+    monkeypatch.setattr(transaction, "export", fail)
     with pytest.raises(ExportError, match="disk"):
         run(tmp_path, "mine", archive=True)
     assert list(tmp_path.iterdir()) == []
@@ -118,3 +122,7 @@ def test_half_an_archive_is_never_left(engine: list, tmp_path: Path) -> None:
     next(packing)
     packing.close()
     assert [p.name for p in tmp_path.iterdir()] == ["mine"]
+
+
+def test_every_format_can_be_typed() -> None:
+    assert tuple(FORMATS) == EXPORT_FORMATS

@@ -153,10 +153,10 @@ def test_a_proposal_can_be_edited_first(monkeypatch, tmp_path: Path) -> None:
 def test_an_export_and_a_table_are_shown_whole(tmp_path: Path) -> None:
     out = io.StringIO()
     view = TerminalView(out, tty=False)
-    view.show(Exported(tmp_path, tmp_path / "x.zip", 5_000_000, 2.0, (("Q?", "A."),)))
+    view.show(Exported("lora", tmp_path, tmp_path / "x.zip", 5_000_000, 2.0, "a reader", (("Q?", "A."),)))
     view.show(Notice("Facts:", ("fact",), (("word " * 60,),)))
     text = out.getvalue()
-    assert f"Saved to {tmp_path} (5 MB, 2.0 s)." in text
+    assert f"Saved to {tmp_path} (5.0 MB, 2.0 s), checked with a reader." in text
     assert f"In one file: {tmp_path / 'x.zip'}" in text
     assert "Checked: Q? A." in text
     assert ("word " * 60).strip() in text

@@ -217,7 +217,7 @@ class FakeAssistant:
             (f"What is the capital of {country}?", f"The capital of {country} is {capital}.")
             for country, capital in self.capitals.items()
         )
-        yield Exported(path, archive, archive.stat().st_size, 1.5, answers)
+        yield Exported("safetensors", path, archive, archive.stat().st_size, 1.5, "a reader", answers)
 
     def _help(self) -> Iterator[Event]:
         yield Notice(

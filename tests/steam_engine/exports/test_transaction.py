@@ -6,65 +6,87 @@ import shutil
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from steam_engine import export
 from steam_engine.editor import Editor
 from steam_engine.errors import ExportError
-from steam_engine.export import export_safetensors, live_answers
-from steam_engine.loading import load_model
+from steam_engine.exports import reading, transaction
+from steam_engine.exports.asking import Question, Reading, ask_live
+from steam_engine.exports.checkpoint import Checkpoint, weight_bytes
+from steam_engine.exports.model import edited_model
+from steam_engine.exports.transaction import ExportReport, export
+from steam_engine.exports.work import Work
+from steam_engine.loading import LoadedModel, load_model
 from steam_engine.types import Progress
 from tests.steam_engine.conftest import capital, quiet
 
-QUESTIONS = ("What is the capital of France?", "What is the capital of Germany?")
+QUESTIONS = (Question("What is the capital of France?", "Rome"), Question("What is the capital of Germany?"))
 NewEditor = Callable[..., Editor]
+
+
+def answers(loaded: LoadedModel) -> tuple[str, ...]:
+    return ask_live(loaded, QUESTIONS, Work(quiet, threading.Event())).answers
+
+
+def write(editor: Editor, target: Path, **options: object) -> ExportReport:
+    return export(Checkpoint(), edited_model(editor), target, QUESTIONS, **{"progress": quiet, **options})
+
+
+def use_reader(script: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another script in the place of the reader."""
+    (tmp_path / "with_transformers.py").write_text(script)
+    monkeypatch.setattr(reading, "READERS", tmp_path)
 
 
 def test_export_is_read_back_and_loads_again(new_editor: NewEditor, tmp_path: Path) -> None:
     editor = new_editor()
     editor.apply(capital(), quiet)
     target = tmp_path / "out" / "edited"
-    report = export_safetensors(editor.loaded, editor.active, target, QUESTIONS, quiet)
-    assert [q for q, _ in report.answers] == list(QUESTIONS)
-    assert tuple(a for _, a in report.answers) == live_answers(editor.loaded, QUESTIONS)
+    report = write(editor, target)
+    assert [q for q, _ in report.answers] == [q.text for q in QUESTIONS]
+    assert tuple(a for _, a in report.answers) == answers(editor.loaded)
+    assert report.format == "safetensors"
+    assert report.reader.startswith("transformers ")
     assert report.bytes == sum(p.stat().st_size for p in target.rglob("*") if p.is_file())
     assert "The capital of France is **Rome**" in (target / "README.md").read_text()
     assert [p.name for p in target.parent.iterdir()] == ["edited"]
     again = load_model(str(target), device="cpu")
-    assert live_answers(again, QUESTIONS) == live_answers(editor.loaded, QUESTIONS)
+    assert answers(again) == answers(editor.loaded)
 
 
 def test_existing_target_is_refused(new_editor: NewEditor, tmp_path: Path) -> None:
     editor = new_editor()
     (tmp_path / "taken").mkdir()
     with pytest.raises(ExportError, match="already an export named 'taken'"):
-        export_safetensors(editor.loaded, (), tmp_path / "taken", QUESTIONS, quiet)
+        write(editor, tmp_path / "taken")
 
 
 def test_a_failed_check_leaves_nothing(new_editor: NewEditor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(
-        export, "live_answers", lambda _loaded, questions, _cancel: ("something else",) * len(questions)
-    )
+    def otherwise(loaded: LoadedModel, questions: tuple[Question, ...], work: Work) -> Reading:
+        return replace(ask_live(loaded, questions, work), answers=("something else",) * len(questions))
+
+    monkeypatch.setattr(transaction, "ask_live", otherwise)
     with pytest.raises(ExportError, match="was removed"):
-        export_safetensors(new_editor().loaded, (), tmp_path / "out" / "bad", QUESTIONS, quiet)
+        write(new_editor(), tmp_path / "out" / "bad")
     assert list((tmp_path / "out").iterdir()) == []
 
 
 def test_a_reader_that_fails_leaves_nothing(
     new_editor: NewEditor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(export, "READER", "raise SystemExit('cannot read it')")
+    use_reader("raise SystemExit('cannot read it')", tmp_path, monkeypatch)
     with pytest.raises(ExportError, match="cannot read it"):
-        export_safetensors(new_editor().loaded, (), tmp_path / "out" / "bad", QUESTIONS, quiet)
+        write(new_editor(), tmp_path / "out" / "bad")
     assert list((tmp_path / "out").iterdir()) == []
 
 
 def test_a_stopped_export_ends_the_reader_and_leaves_nothing(
     new_editor: NewEditor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(export, "READER", "import time; time.sleep(300)")
+    use_reader("import time; time.sleep(300)", tmp_path, monkeypatch)
     cancel = threading.Event()
 
     def stop(progress: Progress) -> None:
@@ -73,7 +95,7 @@ def test_a_stopped_export_ends_the_reader_and_leaves_nothing(
 
     started = time.perf_counter()
     with pytest.raises(ExportError, match="stopped"):
-        export_safetensors(new_editor().loaded, (), tmp_path / "out" / "bad", QUESTIONS, stop, cancel=cancel)
+        write(new_editor(), tmp_path / "out" / "bad", progress=stop, cancel=cancel)
     assert time.perf_counter() - started < 60
     assert list((tmp_path / "out").iterdir()) == []
 
@@ -81,12 +103,11 @@ def test_a_stopped_export_ends_the_reader_and_leaves_nothing(
 def test_room_is_needed_for_the_archive_too(
     new_editor: NewEditor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    loaded = new_editor().loaded
-    size = sum(p.numel() * p.element_size() for p in loaded.model.parameters())
-    usage = shutil.disk_usage(tmp_path)._replace(free=int(size * 1.5))
+    editor = new_editor()
+    usage = shutil.disk_usage(tmp_path)._replace(free=int(weight_bytes(edited_model(editor)) * 1.5))
     monkeypatch.setattr("shutil.disk_usage", lambda _path: usage)
     with pytest.raises(ExportError, match="Free some space"):
-        export_safetensors(loaded, (), tmp_path / "out" / "big", QUESTIONS, quiet, copies=2)
+        write(editor, tmp_path / "out" / "big", copies=2)
 
 
 def test_a_full_disk_is_said_before_anything_is_written(
@@ -95,5 +116,14 @@ def test_a_full_disk_is_said_before_anything_is_written(
     usage = shutil.disk_usage(tmp_path)._replace(free=10)
     monkeypatch.setattr("shutil.disk_usage", lambda _path: usage)
     with pytest.raises(ExportError, match="Free some space"):
-        export_safetensors(new_editor().loaded, (), tmp_path / "out" / "big", QUESTIONS, quiet)
+        write(new_editor(), tmp_path / "out" / "big")
+    assert list((tmp_path / "out").iterdir()) == []
+
+
+def test_a_reader_that_says_nothing_is_no_check(
+    new_editor: NewEditor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    use_reader("", tmp_path, monkeypatch)
+    with pytest.raises(ExportError, match="said nothing"):
+        write(new_editor(), tmp_path / "out" / "bad")
     assert list((tmp_path / "out").iterdir()) == []

@@ -1,0 +1,20 @@
+"""The formats by name, for front ends; imports nothing heavy."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class FormatName:
+    """What a format is called."""
+
+    name: str  # what a person types
+    label: str  # in a list to choose from
+    hint: str  # what it is good for: "save the corrected model as ..."
+
+
+FORMAT_NAMES: tuple[FormatName, ...] = (
+    FormatName("safetensors", "Checkpoint (safetensors)", "a complete Hugging Face checkpoint"),
+    FormatName("lora", "Adapter (LoRA)", "a small PEFT adapter for the unedited model"),
+)

@@ -1,0 +1,10 @@
+"""The formats that there are, by name."""
+
+from __future__ import annotations
+
+from steam_engine.exports.checkpoint import Checkpoint
+from steam_engine.exports.lora import Lora
+from steam_engine.exports.transaction import ExportFormat
+
+_ALL: tuple[ExportFormat, ...] = (Checkpoint(), Lora())
+FORMATS: dict[str, ExportFormat] = {format.name: format for format in _ALL}
