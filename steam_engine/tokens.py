@@ -17,7 +17,8 @@ class Row:
     ids: tuple[int, ...]
     subjects: tuple[int, ...]  # last token of every occurrence of the subject before the target
     target: tuple[int, ...] = ()  # tokens of the new object
-    answer: tuple[int, ...] = ()  # tokens of the answer sentence around the object
+    answer: tuple[int, ...] = ()  # tokens of the answer sentence around the object, after the first subject
+    answer_start: int = 0  # first token of the answer in a chat
 
     @property
     def n_inputs(self) -> int:
@@ -80,10 +81,9 @@ def encode(tokenizer: Any, marked: MarkedText, names: Sequence[str], chat: bool)
     if not subjects:
         raise EditError(f"The subject '{names[0]}' does not occur in '{marked.text[-80:]}'.")
     target = covering(*marked.target) if marked.target else ()
-    answer = tuple(
-        i for i in (covering(*marked.answer) if marked.answer else ()) if i not in target and i > subjects[0]
-    )
-    return Row(tuple(ids), tuple(dict.fromkeys(subjects)), target, answer)
+    whole = covering(*marked.answer) if marked.answer else ()
+    answer = tuple(i for i in whole if i not in target and i > subjects[0])
+    return Row(tuple(ids), tuple(dict.fromkeys(subjects)), target, answer, whole[0] if whole else 0)
 
 
 def pad_id(tokenizer: Any) -> int:

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import torch
-
 from steam_engine.chat_format import render_chat
+from steam_engine.generating import generate
 from steam_engine.loading import LoadedModel
-from steam_engine.tokens import pad_id
 
 BATCH = 16  # questions at once; more is no faster on a few cores
 ANSWER_TOKENS = 40
@@ -38,23 +36,6 @@ def ask(loaded: LoadedModel, prompts: Sequence[str], finish: Sequence[bool]) -> 
     return tuple(answers[i] for i in range(len(prompts)))
 
 
-def generate(loaded: LoadedModel, rows: Sequence[Sequence[int]], n_tokens: int) -> list[list[int]]:
-    """Up to `n_tokens` greedy token ids after each row, up to where the model ends its turn."""
-    ends = _end_ids(loaded)
-    pad = pad_id(loaded.tokenizer)
-    width = max(map(len, rows))
-    ids = torch.tensor([[pad] * (width - len(row)) + list(row) for row in rows], device=loaded.device)
-    mask = torch.tensor([[0] * (width - len(row)) + [1] * len(row) for row in rows], device=loaded.device)
-    neutral = {"temperature": None, "top_p": None, "top_k": None, "repetition_penalty": None}
-    with torch.no_grad():
-        made = loaded.model.generate(
-            input_ids=ids, attention_mask=mask, max_new_tokens=n_tokens, do_sample=False, pad_token_id=pad,
-            eos_token_id=sorted(ends) or None, **neutral,
-        )  # fmt: skip
-    new = [list(map(int, row)) for row in made[:, width:].tolist()]
-    return [row[: next((i for i, token in enumerate(row) if token in ends), len(row))] for row in new]
-
-
 def _greedy(loaded: LoadedModel, prompts: Sequence[str], unfinished: bool) -> list[str]:
     tokenizer = loaded.tokenizer
     if unfinished:
@@ -68,9 +49,3 @@ def _greedy(loaded: LoadedModel, prompts: Sequence[str], unfinished: bool) -> li
         return [answer.split("\n")[0] for answer in answers]
     # A model without an end of turn goes on and asks itself.
     return answers if loaded.is_chat else [answer.partition("\nQuestion:")[0].strip() for answer in answers]
-
-
-def _end_ids(loaded: LoadedModel) -> set[int]:
-    configured = loaded.model.generation_config.eos_token_id
-    several = configured if isinstance(configured, list) else [configured]
-    return {int(i) for i in (*several, loaded.tokenizer.eos_token_id) if i is not None}

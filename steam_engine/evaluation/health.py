@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import torch
 import torch.nn.functional as F
 
-from steam_engine.evaluation.asking import generate
+from steam_engine.generating import generate
 from steam_engine.loading import LoadedModel
 from steam_engine.packing import pack
 from steam_engine.tokens import sentence

@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from transformers import PreTrainedTokenizerFast
 
 from steam_engine.editor import Editor
 from steam_engine.errors import EditCancelledError, EditError
 from steam_engine.learning import Learned, Wish, learn
+from steam_engine.loading import LoadedModel
 from steam_engine.moments import statistics_of
 from steam_engine.tokens import Row
 from steam_engine.types import JournalEntry, Progress
@@ -125,12 +125,12 @@ def test_edits_that_fail_their_check_get_a_second_try(new_editor: NewEditor, mon
     """The check says no to Spain the first time: it is learnt for longer, on top of France, and both are recorded."""
     checks = []
 
-    def said(_arch: object, _tokenizer: object, rows: Sequence[Row]) -> tuple[Said, ...]:
+    def said(_loaded: object, rows: Sequence[Row], _target: object) -> tuple[Said, ...]:
         checks.append(len(rows))
         first = len(checks) == 1
         return tuple(Said(not (first and i >= len(rows) // 2), "Madrid") for i in range(len(rows)))
 
-    monkeypatch.setattr("steam_engine.round.said_at_target", said)
+    monkeypatch.setattr("steam_engine.round.freely_said", said)
     editor = new_editor(settings=replace(SETTINGS, must_say=True, max_steps=4, stop_nll=0))
     france, spain = editor.apply_batch([capital(), capital("Spain", "Oslo")], quiet)
     assert len(checks) == 2
@@ -141,10 +141,10 @@ def test_edits_that_fail_their_check_get_a_second_try(new_editor: NewEditor, mon
 
 
 def test_edits_that_fail_twice_are_left_out(new_editor: NewEditor, monkeypatch: pytest.MonkeyPatch) -> None:
-    def said(_arch: object, tokenizer: PreTrainedTokenizerFast, rows: Sequence[Row]) -> tuple[Said, ...]:
-        return tuple(Said("Spain" not in tokenizer.decode(row.ids), "Madrid") for row in rows)
+    def said(loaded: LoadedModel, rows: Sequence[Row], _target: object) -> tuple[Said, ...]:
+        return tuple(Said("Spain" not in loaded.tokenizer.decode(row.ids), "Madrid") for row in rows)
 
-    monkeypatch.setattr("steam_engine.round.said_at_target", said)
+    monkeypatch.setattr("steam_engine.round.freely_said", said)
     editor = new_editor(settings=replace(SETTINGS, must_say=True, max_steps=4))
     france, spain = editor.apply_batch([capital(), capital("Spain", "Oslo")], quiet)
     assert isinstance(france, JournalEntry)
