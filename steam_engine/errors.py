@@ -12,6 +12,10 @@ class ModelLoadError(AmendError):
     """The model cannot be found, read or edited."""
 
 
+class NotEnoughMemoryError(ModelLoadError):
+    """The model does not fit into the memory that is free."""
+
+
 class ModelIntegrityError(AmendError):
     """A file of an embedded model is not the file that was shipped."""
 

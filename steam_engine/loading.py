@@ -15,6 +15,7 @@ from steam_engine.converted import converted
 from steam_engine.embedded import NAME, SHA256, embedded_model
 from steam_engine.errors import ModelLoadError
 from steam_engine.fingerprint import model_fingerprint
+from steam_engine.preflight import check_memory, read_config
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
@@ -130,6 +131,7 @@ def load_model(
 
     Raises:
         ModelLoadError: not found, unreadable, or no such device.
+        NotEnoughMemoryError: it would not fit.
         ModelIntegrityError: the embedded model's file was changed.
         UnsupportedModelError: the architecture cannot be edited.
     """
@@ -140,6 +142,8 @@ def load_model(
         if not model and cache_dir is not None:
             kept = converted(cache_dir / f"{NAME}-{SHA256[:16]}", lambda: _read(path, gguf, torch.float32))
             path, gguf = (str(kept), None) if kept else (path, gguf)
+        if model:  # the embedded one fits wherever torch does
+            check_memory(name, read_config(path, gguf), torch_dtype, where)
         loaded, tokenizer = _read(path, gguf, torch_dtype)
     except (OSError, ValueError, KeyError, RuntimeError, ImportError) as error:
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
