@@ -240,7 +240,8 @@ def _parse_export(rest: str) -> Export:
         raise CommandFormError(f"Say the format and a name, {example}")
     if words[0].lower() not in EXPORT_FORMATS:
         raise ExportFormatError(
-            f"There is no export format '{words[0][:40]}'; use {' or '.join(EXPORT_FORMATS)}, {example}"
+            f"There is no export format '{words[0][:40]}'; use {', '.join(EXPORT_FORMATS[:-1])} or "
+            f"{EXPORT_FORMATS[-1]}, {example}"
         )
     if len(words) == 1:
         raise ExportNameError(f"Give the export a name, {example}")

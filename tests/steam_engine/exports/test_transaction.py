@@ -6,15 +6,14 @@ import shutil
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from steam_engine.editor import Editor
 from steam_engine.errors import ExportError
-from steam_engine.exports import reading, transaction
-from steam_engine.exports.asking import Question, Reading, ask_live
+from steam_engine.exports import reading
+from steam_engine.exports.asking import Question, ask_live
 from steam_engine.exports.checkpoint import Checkpoint, weight_bytes
 from steam_engine.exports.model import edited_model
 from steam_engine.exports.transaction import ExportReport, export
@@ -64,12 +63,19 @@ def test_existing_target_is_refused(new_editor: NewEditor, tmp_path: Path) -> No
         write(editor, tmp_path / "taken")
 
 
-def test_a_failed_check_leaves_nothing(new_editor: NewEditor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def otherwise(loaded: LoadedModel, questions: tuple[Question, ...], work: Work) -> Reading:
-        return replace(ask_live(loaded, questions, work), answers=("something else",) * len(questions))
+LIAR = """
+import json, sys
+import numpy
+job = json.load(sys.stdin)
+found = {"ids": [[1]] * len(job["prompts"]), "answers": ["something else"] * len(job["prompts"])}
+numpy.save(job["out"] + "/logits.npy", numpy.zeros((len(job["prompts"]), 4), "float32"))
+open(job["out"] + "/reading.json", "w").write(json.dumps(found))
+"""
 
-    monkeypatch.setattr(transaction, "ask_live", otherwise)
-    with pytest.raises(ExportError, match="was removed"):
+
+def test_a_failed_check_leaves_nothing(new_editor: NewEditor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    use_reader(LIAR, tmp_path, monkeypatch)
+    with pytest.raises(ExportError, match="with 'something else'"):
         write(new_editor(), tmp_path / "out" / "bad")
     assert list((tmp_path / "out").iterdir()) == []
 
