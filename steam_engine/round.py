@@ -66,6 +66,7 @@ class EditRound:
         self._sort(self._learn(edits, settings), range(len(edits)), learned, refused)
         rights = self._solve(learned)
         retries = settings.retries
+        good_enough: dict[int, Learned] = {}  # tries of which some questions were answered rightly
         while learned:
             failed = self._gate(learned, rights)
             if not retries:
@@ -74,11 +75,18 @@ class EditRound:
                 break
             passed = {number: one for number, one in learned.items() if number not in failed}
             self._install(passed, rights)
+            again: dict[int, EditError] = {}
             if retries:
                 retries -= 1
-                self._again(learned, failed, passed, refused)
+                good_enough |= {number: learned[number] for number, failure in failed.items() if failure.partly}
+                self._again(learned, failed, passed, again)
             else:
-                refused |= {number: failure.error for number, failure in failed.items()}
+                again = {number: failure.error for number, failure in failed.items()}
+            for number, error in again.items():
+                if number in good_enough:  # another try made it worse
+                    passed[number] = good_enough.pop(number)
+                else:
+                    refused[number] = error
             learned = dict(sorted(passed.items()))
             if len(learned) < len(rights):  # the right factors depend on all keys, not on any delta
                 rights = self._solve(learned)

@@ -140,6 +140,21 @@ def test_edits_that_fail_their_check_get_a_second_try(new_editor: NewEditor, mon
     assert same(weights(new_editor()), weights(editor))
 
 
+def test_a_second_try_that_is_worse_does_not_count(new_editor: NewEditor, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One of two questions is answered rightly, then none, then one again: the first try is recorded."""
+    answers = iter([(True, False), (False, False), (True, False)])
+
+    def said(_loaded: object, _rows: Sequence[Row], _target: object) -> tuple[Said, ...]:
+        return tuple(Said(right, "Madrid") for right in next(answers))
+
+    monkeypatch.setattr("steam_engine.round.freely_said", said)
+    editor = new_editor(settings=replace(SETTINGS, must_say=True, max_steps=4, stop_nll=0))
+    entry = editor.apply(capital(), quiet)
+    assert entry.trace.steps == 4
+    assert list(answers) == []
+    assert same(weights(new_editor()), weights(editor))
+
+
 def test_edits_that_fail_twice_are_left_out(new_editor: NewEditor, monkeypatch: pytest.MonkeyPatch) -> None:
     def said(loaded: LoadedModel, rows: Sequence[Row], _target: object) -> tuple[Said, ...]:
         return tuple(Said("Spain" not in loaded.tokenizer.decode(row.ids), "Madrid") for row in rows)
