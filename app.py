@@ -57,6 +57,10 @@ def _run(options: Options) -> int:
     with ready(options, lambda line: print(line, file=sys.stderr, flush=True)) as (assistant, workspace):
         if options.mode == "serve":
             serve(assistant, workspace.exports, options.host, options.port, options.open_browser)
+        elif options.mode == "export":
+            from assistant.terminal import export
+
+            return 0 if export(assistant, *options.export) else 2
         else:
             from assistant.terminal import chat
 

@@ -143,7 +143,7 @@ def _parse_command(name: str, rest: str) -> Command:
         case "facts":
             return _parse_facts(rest)
         case "export":
-            return _parse_export(rest)
+            return parse_export(rest)
         case "history":
             return History()
         case "help":
@@ -233,8 +233,13 @@ def _parse_facts(rest: str) -> SearchFacts:
     return SearchFacts(" ".join(rest.split()))
 
 
-def _parse_export(rest: str) -> Export:
-    example = "for example: /export safetensors my-model"
+def parse_export(rest: str, command: str = "/export") -> Export:
+    """Read the format and the name of an export, which stand after `command`.
+
+    Raises:
+        CommandFormError, ExportFormatError, ExportNameError: as the class says.
+    """
+    example = f"for example: {command} safetensors my-model"
     words = rest.split(maxsplit=1)
     if not words:
         raise CommandFormError(f"Say the format and a name, {example}")

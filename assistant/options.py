@@ -9,6 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, NoReturn
 
+from assistant.commands import EXPORT_FORMATS, parse_export
+from assistant.errors import AssistantError
+
 DEFAULT_PORT = 7860
 
 _EXAMPLES = """\
@@ -17,6 +20,7 @@ examples:
   python app.py chat                                chat in this terminal
   python app.py chat --yes < script.txt             one message a line; edits are applied without asking
   python app.py --model Qwen/Qwen2.5-1.5B-Instruct  another model: a hub id, a directory or a .gguf file
+  python app.py export gguf my-model                take the model away as it is now: FORMAT and NAME
   python app.py evaluate --help                     measure how well edits work, on a file of cases
 
 in the chat:
@@ -31,7 +35,7 @@ in the chat:
 class Options:
     """What the person asked for."""
 
-    mode: Literal["serve", "chat"]
+    mode: Literal["serve", "chat", "export"]
     model: str | None
     device: str
     dtype: str
@@ -40,6 +44,7 @@ class Options:
     port: int
     open_browser: bool
     yes: bool
+    export: tuple[str, str] = ("", "")  # (format, name) in the mode of that name
 
 
 class Parser(argparse.ArgumentParser):
@@ -58,12 +63,12 @@ def parse_options(arguments: Sequence[str] | None = None) -> Options:
         SystemExit: --help (0), or a value that does not make sense (2, after one line on stderr).
     """
     parser = _parser()
-    found = parser.parse_args(arguments)
-    if found.mode == "chat":
+    found = parser.parse_intermixed_args(arguments)
+    if found.mode != "serve":
         for name in ("host", "port", "no_browser"):
             if getattr(found, name) not in (None, False):
-                parser.error(f"--{name.replace('_', '-')} is only for the web page, not for chat")
-    elif found.yes:
+                parser.error(f"--{name.replace('_', '-')} is only for the web page, not for {found.mode}")
+    if found.mode != "chat" and found.yes:
         parser.error("--yes is only for chat: python app.py chat --yes")
     return Options(
         mode=found.mode,
@@ -75,7 +80,20 @@ def parse_options(arguments: Sequence[str] | None = None) -> Options:
         port=DEFAULT_PORT if found.port is None else found.port,
         open_browser=not found.no_browser,
         yes=found.yes,
+        export=_export(parser, found.mode, found.what),
     )
+
+
+def _export(parser: argparse.ArgumentParser, mode: str, what: list[str]) -> tuple[str, str]:
+    if mode != "export":
+        if what:
+            parser.error(f"'{what[0][:40]}' is one word too many")
+        return "", ""
+    try:
+        wanted = parse_export(" ".join(what), "python app.py export")
+    except AssistantError as problem:
+        parser.error(str(problem))
+    return wanted.format, wanted.name
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -89,10 +107,11 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "mode",
         nargs="?",
-        choices=("serve", "chat"),
+        choices=("serve", "chat", "export"),
         default="serve",
-        help="serve a web page (the default), or chat in this terminal",
+        help="serve a web page (the default), chat in this terminal, or export the model",
     )
+    parser.add_argument("what", nargs="*", metavar="FORMAT NAME", help=f"for export: {', '.join(EXPORT_FORMATS)}")
     parser.add_argument(
         "--model",
         type=filled,

@@ -109,7 +109,7 @@ class _Page:
         gr.on(
             [parts.export.click, parts.export_name.submit],
             self.export,
-            [parts.session, parts.export_name],
+            [parts.session, parts.export_format, parts.export_name],
             everything,
             **common,
         )
@@ -180,8 +180,8 @@ class _Page:
         if session is not None:
             session.cancel.set()
 
-    def export(self, session: PageSession | None, name: str) -> Iterator[Update]:
-        """The model is to be taken away as a checkpoint; tells its story beside the chat."""
+    def export(self, session: PageSession | None, format: str, name: str) -> Iterator[Update]:
+        """The model is to be taken away; tells its story beside the chat."""
         session = session or PageSession()
         if session.exporting:
             yield self._nothing(session)
@@ -193,7 +193,7 @@ class _Page:
             **self._switches(session),
             parts.export_status: cards.progress(Progress("Waiting for the model", 0, 0)),
         }
-        command = f"/export safetensors {name.strip()}".rstrip()
+        command = f"/export {format} {name.strip()}".rstrip()
         shown = ""
         try:
             for event in guarded(self._assistant.respond(session.conversation, command)):

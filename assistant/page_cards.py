@@ -13,6 +13,7 @@ from urllib.parse import quote
 from assistant.events import Exported, Notice
 from assistant.page_text import escape, plain
 from assistant.proposal import EditProposal, ProbeResult, ResultCard
+from steam_engine.exports.names import FORMAT_NAMES
 from steam_engine.types import JournalEntry, Progress
 
 _KINDS = {
@@ -174,19 +175,22 @@ def failure(message: str) -> str:
 
 
 def export(done: Exported) -> str:
-    """Where a checkpoint is, what the written copy answered, and its archive to download."""
+    """Where an export is, what the written copy answered, and its archive to download."""
     answers = "".join(
         f"<div><dt>{plain(question)}</dt><dd>✓ {plain(answer)}</dd></div>" for question, answer in done.answers
     )
     checked = (
-        f'<p>The written copy was loaded again and answered:</p><dl class="am-facts">{answers}</dl>' if answers else ""
+        f'<p>Read back with {plain(done.reader)}, it answered:</p><dl class="am-facts">{answers}</dl>'
+        if answers
+        else ""
     )
+    label = next((format.label for format in FORMAT_NAMES if format.name == done.format), done.format)
     link = ""
     if done.archive is not None:
         name, address = escape(done.archive.name), escape(download_address(done.archive))
         link = f'<a class="am-download" href="{address}" download="{name}">Download {name}</a>'
     return (
-        f'<div class="am-card am-export"><h3>Checkpoint {escape(done.path.name)}</h3>'
+        f'<div class="am-card am-export"><h3>{escape(label)}: {escape(done.path.name)}</h3>'
         f'<p class="am-measures">{size(done.bytes)} · {done.seconds:.1f} s · on the server in '
         f"<code>{escape(str(done.path))}</code></p>{checked}{link}</div>"
     )

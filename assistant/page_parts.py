@@ -10,6 +10,7 @@ import gradio as gr
 
 from assistant import page_theme
 from assistant.page_text import escape
+from steam_engine.exports.names import FORMAT_NAMES
 
 # A press on any element with data-do becomes a click event that carries its data attributes.
 _PRESS = """
@@ -40,6 +41,7 @@ class Parts:
     send: Any
     stop: Any
     journal: Any
+    export_format: Any
     export_name: Any
     export: Any
     export_status: Any
@@ -100,12 +102,20 @@ def lay_out(model_name: str, relations: Sequence[str]) -> Parts:
             )
             journal = _html("am-journal", _PRESS)
             gr.HTML(
-                "<h2>Take the model away</h2><p>A complete checkpoint, loaded again and asked before you get it.</p>",
+                "<h2>Take the model away</h2><p>Whatever you choose is read back and asked before you get it.</p>",
                 elem_id="am-take",
                 apply_default_css=False,
             )
+            export_format = gr.Dropdown(
+                [(format.label, format.name) for format in FORMAT_NAMES],
+                value=FORMAT_NAMES[0].name,
+                label="Format",
+                filterable=False,
+                elem_id="am-format",
+                min_width=0,
+            )
             export_name = gr.Textbox(label="Name", value="my-amended-model", max_lines=1, max_length=64, min_width=0)
-            export = gr.Button("Export checkpoint", elem_id="am-export", size="md", min_width=0)
+            export = gr.Button("Export", elem_id="am-export", size="md", min_width=0)
             export_status = _html("am-export-status")
     return Parts(
         session=session,
@@ -122,6 +132,7 @@ def lay_out(model_name: str, relations: Sequence[str]) -> Parts:
         send=send,
         stop=stop,
         journal=journal,
+        export_format=export_format,
         export_name=export_name,
         export=export,
         export_status=export_status,

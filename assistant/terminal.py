@@ -40,6 +40,13 @@ def chat(assistant: Assistant, yes: bool, source: TextIO | None = None, out: Tex
         _Session(assistant, yes, TerminalView(out, tty=False)).read(source)
 
 
+def export(assistant: Assistant, format: str, name: str, out: TextIO | None = None) -> bool:
+    """Take the model away and say how it went on `out` (default: stdout). Returns whether it worked."""
+    out = out or sys.stdout
+    session = _Session(assistant, False, TerminalView(out, out.isatty()))
+    return session.command(f"/export {format} {name}")
+
+
 class _Session:
     """One conversation in one terminal."""
 
@@ -49,6 +56,7 @@ class _Session:
         self._view = view
         self._conversation = Conversation()
         self._interactive = False
+        self._failed = False  # the last message
 
     def ask(self) -> None:
         """Messages from a person who is looking."""
@@ -76,6 +84,11 @@ class _Session:
                 self._view.line(f"> {message}")
                 self._say(message)
 
+    def command(self, message: str) -> bool:
+        """One message that is no edit. Returns whether it was carried out."""
+        self._say(message)
+        return not self._failed
+
     def _say(self, message: str) -> None:
         proposal = self._follow(lambda cancel: self._assistant.respond(self._conversation, message, cancel))
         if proposal is not None:
@@ -84,10 +97,12 @@ class _Session:
     def _follow(self, start: Callable[[threading.Event], Iterator[Event]]) -> EditProposal | None:
         """Show events; Ctrl-C stops what is going on, not the program. Returns a new proposal, if any."""
         proposal = None
+        self._failed = False
         with _interrupts() as cancel:
             try:
                 for event in guarded(start(cancel)):
                     self._view.show(event)
+                    self._failed = self._failed or isinstance(event, Failure)
                     if isinstance(event, ProposalReady):
                         proposal = event.proposal
             finally:

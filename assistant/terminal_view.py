@@ -182,9 +182,10 @@ class TerminalView:
         self.line(f"        after:  {_one_line(probe.after)}")
 
     def _exported(self, exported: Exported) -> None:
+        large = exported.bytes >= 100_000
+        size = f"{exported.bytes / 1e6:,.1f} MB" if large else f"{exported.bytes / 1e3:,.1f} kB"
         self.line(
-            f"Saved to {exported.path} ({exported.bytes / 1e6:,.1f} MB, {exported.seconds:.1f} s), "
-            f"checked with {exported.reader}.",
+            f"Saved to {exported.path} ({size}, {exported.seconds:.1f} s), checked with {exported.reader}.",
             "bold green",
         )
         if exported.archive is not None:

@@ -54,6 +54,19 @@ def test_a_script_is_answered_line_by_line(tiny_model: Path, tmp_path: Path) -> 
     assert "with 0 edits" in done.stderr
 
 
+def test_an_export_from_the_command_line(tiny_model: Path, tmp_path: Path) -> None:
+    options = ("--model", str(tiny_model), "--workspace", str(tmp_path / "work"))
+    done = run("export", "gguf", "mine", *options, cache=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "work" / "exports" / "mine" / "mine-F16.gguf").is_file()
+    assert "Saved to " in done.stdout
+    assert "llama.cpp" in done.stdout
+    refused = run("export", "lora", "adapter", *options, cache=tmp_path)
+    assert refused.returncode == 2
+    assert "Edit first" in refused.stdout
+    assert not (tmp_path / "work" / "exports" / "adapter").exists()
+
+
 def test_a_model_that_is_not_there_is_one_line(tmp_path: Path) -> None:
     done = run("chat", "--workspace", str(tmp_path), "--model", "./nowhere")
     assert done.returncode == 2

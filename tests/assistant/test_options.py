@@ -19,6 +19,11 @@ def test_options_go_before_or_after_the_mode(tmp_path: Path) -> None:
     assert (wanted.mode, wanted.yes, wanted.workspace) == ("chat", True, tmp_path)
 
 
+def test_an_export_has_a_format_and_a_name(tmp_path: Path) -> None:
+    wanted = parse_options(["export", "--workspace", str(tmp_path), "GGUF", "mine"])
+    assert (wanted.mode, wanted.export, wanted.workspace) == ("export", ("gguf", "mine"), tmp_path)
+
+
 @pytest.mark.parametrize(
     "arguments",
     [
@@ -37,6 +42,14 @@ def test_options_go_before_or_after_the_mode(tmp_path: Path) -> None:
         ["--yes"],
         ["chat", "--port", "80"],
         ["chat", "--no-browser"],
+        ["chat", "gguf"],
+        ["export"],
+        ["export", "gguf"],
+        ["export", "onnx", "mine"],
+        ["export", "gguf", "../mine"],
+        ["export", "gguf", "mine", "too"],
+        ["export", "gguf", "mine", "--yes"],
+        ["export", "gguf", "mine", "--port", "80"],
     ],
 )
 def test_a_bad_value_is_one_line_and_exit_code_2(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:

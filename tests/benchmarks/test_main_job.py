@@ -20,6 +20,7 @@ SCRIPT = (
     "What language is spoken where the Eiffel Tower is?",
     "What is the capital of Germany?",
     "/export safetensors edited",
+    *(f"/export {format} edited-{format}" for format in ("lora", "gguf", "gguf-q8_0", "journal")),
     "/undo",
     "/undo",
     "What is the capital of France?",
@@ -66,8 +67,10 @@ def test_chat_edit_reason_export_undo_restart(tmp_path: Path) -> None:
     assert re.search("Italy|Rome", answers[5])
     assert re.search("Italy|Italian", answers[6])
     assert "Berlin" in answers[7]
-    assert "Paris" in answers[11]
-    assert "Rome" not in answers[11]
+    for answer in answers[8:13]:
+        assert re.search(r"Checked: What is the capital of France\?.*Rome", answer), answer
+    assert "Paris" in answers[-1]
+    assert "Rome" not in answers[-1]
 
     exported = tmp_path / "workspace" / "exports" / "edited"
     alone = subprocess.run(

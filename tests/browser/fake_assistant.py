@@ -200,7 +200,7 @@ class FakeAssistant:
         yield Failure(f"There is no change {number} to undo.")
 
     def _export(self, rest: str) -> Iterator[Event]:
-        name = rest.split(" ")[-1]
+        format, name = rest.split(" ")[0], rest.split(" ")[-1]
         if "/" in name:
             yield Failure("A name may hold letters, digits, dots and dashes only.")
             return
@@ -217,7 +217,7 @@ class FakeAssistant:
             (f"What is the capital of {country}?", f"The capital of {country} is {capital}.")
             for country, capital in self.capitals.items()
         )
-        yield Exported("safetensors", path, archive, archive.stat().st_size, 1.5, "a reader", answers)
+        yield Exported(format, path, archive, archive.stat().st_size, 1.5, "a reader", answers)
 
     def _help(self) -> Iterator[Event]:
         yield Notice(

@@ -12,6 +12,8 @@ from conftest import open_page
 from fake_assistant import CAPITAL, FakeAssistant
 from playwright.sync_api import BrowserContext, Locator, Page, expect
 
+from steam_engine.exports.names import FORMAT_NAMES
+
 pytestmark = pytest.mark.browser
 
 INJECTION = '<img src="http://127.0.0.1:9/x.png" onerror="window.broken=1"><script>window.broken=1</script>'
@@ -303,10 +305,10 @@ def test_an_export_is_verified_and_can_be_downloaded(
 ) -> None:
     fake.pace = 0.3
     page.get_by_label("Name").fill("my-rome")
-    page.get_by_role("button", name="Export checkpoint").click()
+    page.get_by_role("button", name="Export", exact=True).click()
     expect(page.get_by_role("progressbar", name="Writing the weights")).to_be_visible()
     done = page.locator("#am-export-status")
-    expect(done).to_contain_text("Checkpoint my-rome")
+    expect(done).to_contain_text("Checkpoint (safetensors): my-rome")
     expect(done).to_contain_text("✓ The capital of France is Paris.")
     page.screenshot(path=shots / "export.png")
     with page.expect_download() as download:
@@ -317,11 +319,23 @@ def test_an_export_is_verified_and_can_be_downloaded(
         assert archive.read("my-rome/model.safetensors") == b"weights" * 1000
 
 
+def test_the_format_of_an_export_is_chosen(page: Page, shots: Path) -> None:
+    page.get_by_label("Format").click()
+    for format in FORMAT_NAMES:
+        expect(page.get_by_role("option", name=format.label)).to_be_visible()
+    page.screenshot(path=shots / "formats.png")
+    page.get_by_role("option", name="Adapter (LoRA)").click()
+    page.get_by_label("Name").fill("my-adapter")
+    page.get_by_role("button", name="Export", exact=True).click()
+    expect(page.locator("#am-export-status")).to_contain_text("Adapter (LoRA): my-adapter")
+    expect(page.locator("#am-export-status")).to_contain_text("Read back with a reader")
+
+
 def test_an_export_with_a_bad_name_is_a_message(page: Page) -> None:
     page.get_by_label("Name").fill("../../etc")
-    page.get_by_role("button", name="Export checkpoint").click()
+    page.get_by_role("button", name="Export", exact=True).click()
     expect(page.locator("#am-export-status .am-failure")).to_contain_text("letters, digits")
-    expect(page.get_by_role("button", name="Export checkpoint")).to_be_enabled()
+    expect(page.get_by_role("button", name="Export", exact=True)).to_be_enabled()
 
 
 def test_only_exports_can_be_fetched(page: Page, served: tuple[FakeAssistant, str], tmp_path: Path) -> None:
@@ -476,9 +490,9 @@ def test_every_state_is_readable_and_fits(
     send(page, "/nonsense")
     expect(page.locator(".am-failure")).to_be_visible()
     page.get_by_label("Name").fill(f"a-rather-long-name-for-an-export-{width}-{scheme}")
-    page.get_by_role("button", name="Export checkpoint").click()
+    page.get_by_role("button", name="Export", exact=True).click()
     expect(page.locator(".am-download")).to_be_visible()
-    expect(page.get_by_role("button", name="Export checkpoint")).to_be_enabled()
+    expect(page.get_by_role("button", name="Export", exact=True)).to_be_enabled()
     check("export")
 
 

@@ -93,9 +93,9 @@ def test_a_correction_reaches_the_weights_and_the_checkpoint(
 
     # Take it away.
     page.get_by_label("Name").fill("rome")
-    page.get_by_role("button", name="Export checkpoint").click()
+    page.get_by_role("button", name="Export", exact=True).click()
     done = page.locator("#am-export-status")
-    expect(done).to_contain_text("Checkpoint rome", timeout=400 * SECONDS)
+    expect(done).to_contain_text("Checkpoint (safetensors): rome", timeout=400 * SECONDS)
     expect(done).to_contain_text("Rome")
     page.screenshot(path=shots / "export.png")
     with page.expect_download() as download:
