@@ -7,7 +7,7 @@ import random
 import tempfile
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import transformers
@@ -19,12 +19,12 @@ from assistant.briefing import TRAINED_QUESTIONS, brief
 from assistant.options_evaluate import EvaluateCommand
 from assistant.workspace import cache_directory
 from knowledge_store.store import KnowledgeStore
-from steam_engine.errors import CaseFileError, EvaluationError
+from steam_engine.errors import CaseFileError
 from steam_engine.evaluation.case import CaseEdit, EvalCase
 from steam_engine.evaluation.plots import write_plots
-from steam_engine.evaluation.reading import read_cases
+from steam_engine.evaluation.reading import CaseFile, read_cases
 from steam_engine.evaluation.report import Report, as_markdown, make_report, write_report
-from steam_engine.evaluation.results import Plan, ResultFile, plain
+from steam_engine.evaluation.results import Plan, ResultFile
 from steam_engine.evaluation.running import Evaluation
 from steam_engine.evaluation.wishes import plain_wish
 from steam_engine.loading import LoadedModel, load_model
@@ -78,6 +78,7 @@ def evaluate(
     store: KnowledgeStore,
     cache_dir: Path,
     options: EvaluateCommand,
+    file: CaseFile,
     progress: ProgressCallback,
     tell: Callable[[str], None],
     cancel: CancelToken | None = None,
@@ -89,6 +90,7 @@ def evaluate(
         store: facts and phrasings for the edits; the same for every method.
         cache_dir: where second moments are kept.
         options: what to measure (its model is `loaded` already); the same `out` goes on where an earlier run ended.
+        file: the cases of `options.cases`.
         progress: told about cases.
         tell: told sentences for the user.
         cancel: set to stop; what was measured stays.
@@ -97,7 +99,6 @@ def evaluate(
         CaseFileError, UnknownMethodError, EvaluationError: see the message.
         EditCancelledError: `cancel` was set.
     """
-    file = read_cases(options.cases)
     cases = chosen_cases(file.cases, options.limit, options.seed)
     numbers = [case.number for case in cases]
     if len(set(numbers)) < len(numbers):
@@ -110,12 +111,12 @@ def evaluate(
     plan = Plan(
         model=loaded.name,
         fingerprint=loaded.fingerprint,
-        dtype=str(loaded.dtype).removeprefix("torch."),
+        dtype=loaded.dtype_name,
         cases=hashlib.sha256(options.cases.read_bytes()).hexdigest(),
         numbers=tuple(numbers),
         mode=options.mode,
         size=options.batch,
-        settings=plain(settings),
+        settings=asdict(settings),
     )
     cancel = cancel or threading.Event()
     methods = [method(name, loaded, cache_dir, progress, cancel, settings) for name in options.methods]
@@ -129,8 +130,6 @@ def evaluate(
     evaluation = Evaluation(loaded, cases, wish, results, options.mode, options.batch, progress, cancel)
     for one in methods:
         evaluation.run(one)
-    if not results.results:
-        raise EvaluationError("Nothing was measured.")
     report = make_report(plan, file.skipped, results.results)
     write_report(report, options.out)
     write_plots(report, options.out)
@@ -148,7 +147,7 @@ def run_command(command: EvaluateCommand) -> None:
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
     console = Console(stderr=True)
-    read_cases(command.cases)  # a file without cases is told before the model is loaded
+    file = read_cases(command.cases)  # a file without cases is told before the model is loaded
     with tempfile.TemporaryDirectory() as folder, KnowledgeStore.open(Path(folder)) as store:
         loaded = load_model(command.model, command.device, command.dtype, cache_directory())
         columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
@@ -163,6 +162,6 @@ def run_command(command: EvaluateCommand) -> None:
             def tell(line: str) -> None:
                 console.print(line, markup=False, highlight=False)
 
-            report = evaluate(loaded, store, cache_directory(), command, progress, tell)
+            report = evaluate(loaded, store, cache_directory(), command, file, progress, tell)
     print(as_markdown(report))
     console.print(f"Written to {command.out}: results.jsonl, report.json, report.md, plots.", markup=False)

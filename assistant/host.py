@@ -17,6 +17,7 @@ from assistant.errors import StoppedError, TextTooLongError
 from steam_engine.chat_format import render_chat
 from steam_engine.editor import Editor
 from steam_engine.exports.model import EditedModel, edited_model
+from steam_engine.generating import continued, end_ids
 from steam_engine.loading import LoadedModel
 from steam_engine.types import FactEdit, JournalEntry, Progress, ProgressCallback
 
@@ -162,7 +163,7 @@ class ModelHost:
         return tuple(self._text(row) for row in made)
 
     def _text(self, ids: list[int]) -> str:
-        ends = self._end_ids()
+        ends = end_ids(self.loaded)
         length = next((i for i, token in enumerate(ids) if token in ends), len(ids))
         text = str(self.loaded.tokenizer.decode(ids[:length], skip_special_tokens=True))
         cut = length == len(ids)
@@ -190,34 +191,11 @@ class ModelHost:
                 )
             del kept[first:following]
 
-    @torch.no_grad()
     def _generate(self, rows: Sequence[list[int]], options: SamplingOptions, **extra: Any) -> list[list[int]]:
-        """Continue every row; returns the new ids only. Rows are padded on the left, to end together."""
-        tokenizer, device = self.loaded.tokenizer, self.loaded.device
-        ends = sorted(self._end_ids())
-        pad = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else (ends[0] if ends else 0)
-        width = max(map(len, rows))
-        ids = torch.tensor([[pad] * (width - len(row)) + row for row in rows], device=device)
-        mask = torch.tensor([[0] * (width - len(row)) + [1] * len(row) for row in rows], device=device)
-        sampled = options.temperature > 0
-        how = {"temperature": options.temperature, "top_p": options.top_p} if sampled else {}
-        neutral = {"temperature": None, "top_p": None, "top_k": None, "repetition_penalty": None}
-        made = self.loaded.model.generate(
-            input_ids=ids,
-            attention_mask=mask,
-            max_new_tokens=min(options.max_new_tokens, self.loaded.max_tokens - width),
-            do_sample=sampled,
-            pad_token_id=pad,
-            eos_token_id=ends or None,
-            **{**neutral, **how},
-            **extra,
-        )
-        return [list(map(int, row)) for row in made[:, width:].tolist()]
-
-    def _end_ids(self) -> set[int]:
-        configured = self.loaded.model.generation_config.eos_token_id
-        several = configured if isinstance(configured, list) else [configured]
-        return {int(i) for i in (*several, self.loaded.tokenizer.eos_token_id) if i is not None}
+        """Continue every row as the options say; returns the new ids only."""
+        sampled = {"do_sample": True, "temperature": options.temperature, "top_p": options.top_p}
+        n_tokens = min(options.max_new_tokens, self.loaded.max_tokens - max(map(len, rows)))
+        return continued(self.loaded, rows, n_tokens, **(sampled if options.temperature > 0 else {}), **extra)
 
     # -- changes ------------------------------------------------------------------------------------
 

@@ -112,23 +112,10 @@ def _parser() -> argparse.ArgumentParser:
         help="serve a web page (the default), chat in this terminal, or export the model",
     )
     parser.add_argument("what", nargs="*", metavar="FORMAT NAME", help=f"for export: {', '.join(EXPORT_FORMATS)}")
-    parser.add_argument(
-        "--model",
-        type=filled,
-        metavar="MODEL",
-        help="a hub id, a directory or a .gguf file (default: the small model that comes with Amend)",
-    )
-    parser.add_argument("--device", default="auto", type=device, help="auto, cuda, cuda:1, mps or cpu (default: auto)")
-    parser.add_argument(
-        "--dtype",
-        default="auto",
-        choices=("auto", "float32", "bfloat16", "float16"),
-        help="type of the weights: auto, float32, bfloat16 or float16 (default: auto)",
-        metavar="DTYPE",
-    )
+    add_model_options(parser)
     parser.add_argument(
         "--workspace",
-        type=_directory,
+        type=directory,
         metavar="DIRECTORY",
         help="where edits, facts and exports are kept (default: the user's data directory)",
     )
@@ -141,6 +128,24 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
+def add_model_options(parser: argparse.ArgumentParser) -> None:
+    """--model, --device and --dtype, which every command that loads a model has."""
+    parser.add_argument(
+        "--model",
+        type=filled,
+        metavar="MODEL",
+        help="a hub id, a directory or a .gguf file (default: the small model that comes with Amend)",
+    )
+    parser.add_argument("--device", default="auto", type=_device, help="auto, cuda, cuda:1, mps or cpu (default: auto)")
+    parser.add_argument(
+        "--dtype",
+        default="auto",
+        choices=("auto", "float32", "bfloat16", "float16"),
+        help="type of the weights: auto, float32, bfloat16 or float16 (default: auto)",
+        metavar="DTYPE",
+    )
+
+
 def filled(text: str) -> str:
     """An option's value that is not blank."""
     if not text.strip():
@@ -148,8 +153,7 @@ def filled(text: str) -> str:
     return text.strip()
 
 
-def device(text: str) -> str:
-    """The name of a device, which may not be there."""
+def _device(text: str) -> str:
     kind, _, number = text.partition(":")
     if kind not in ("auto", "cuda", "mps", "cpu") or (":" in text and not (kind == "cuda" and number.isdecimal())):
         raise argparse.ArgumentTypeError(f"'{text}' is not a device; use auto, cuda, cuda:1, mps or cpu")
@@ -162,7 +166,8 @@ def _port(text: str) -> int:
     return int(text)
 
 
-def _directory(text: str) -> Path:
+def directory(text: str) -> Path:
+    """A directory, or a path where one can be made."""
     path = Path(filled(text)).expanduser()
     if path.exists() and not path.is_dir():
         raise argparse.ArgumentTypeError(f"{path} is a file; give a directory")

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from assistant.options import Parser, device, filled
+from assistant.options import Parser, add_model_options, directory, filled
+from steam_engine.methods.names import NAMES
 
-METHODS = "steam,rome,memit,ft,told"
+METHODS = ",".join(NAMES)
 
 _EXAMPLES = """\
 examples:
@@ -75,18 +76,14 @@ def _parser() -> Parser:
     )
     parser.add_argument("cases", type=_file, metavar="CASES", help="the file of cases")
     parser.add_argument("--methods", type=_methods, default=_methods(METHODS), help=f"default: {METHODS}")
-    parser.add_argument("--out", type=_out, required=True, metavar="DIR", help="where results and the report go")
+    parser.add_argument("--out", type=directory, required=True, metavar="DIR", help="where results and the report go")
     parser.add_argument("--limit", type=_count, metavar="N", help="only N cases: the first, or drawn by --seed")
     parser.add_argument("--seed", type=int, metavar="S", help="draw the cases of --limit")
     parser.add_argument("--batch", type=_count, metavar="N", help="apply N cases at once instead of one")
     parser.add_argument(
         "--sequential", action="store_true", help="one case after another into the same model, measured on the way"
     )
-    parser.add_argument(
-        "--model", type=filled, help="a hub id, a directory or a .gguf file (default: the model that comes with Amend)"
-    )
-    parser.add_argument("--device", default="auto", type=device, help="auto, cuda, cuda:1, mps or cpu (default: auto)")
-    parser.add_argument("--dtype", default="auto", choices=("auto", "float32", "bfloat16", "float16"), metavar="DTYPE")
+    add_model_options(parser)
     return parser
 
 
@@ -97,16 +94,9 @@ def _file(text: str) -> Path:
     return path
 
 
-def _out(text: str) -> Path:
-    path = Path(filled(text)).expanduser()
-    if path.exists() and not path.is_dir():
-        raise argparse.ArgumentTypeError(f"{path} is a file; give a directory")
-    return path
-
-
 def _methods(text: str) -> tuple[str, ...]:
     names = tuple(dict.fromkeys(name.strip().lower() for name in text.split(",") if name.strip()))
-    unknown = [name for name in names if name not in METHODS.split(",")]
+    unknown = [name for name in names if name not in NAMES]
     if unknown or not names:
         raise argparse.ArgumentTypeError(f"there is no method '{', '.join(unknown)}'; use some of {METHODS}")
     return names

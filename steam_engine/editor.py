@@ -19,7 +19,7 @@ from steam_engine.loading import LoadedModel
 from steam_engine.moments import Statistics, statistics_of
 from steam_engine.round import Bench, EditRound
 from steam_engine.settings import EditSettings
-from steam_engine.solve import NullSpaceSolver, RidgeSolver, Solver
+from steam_engine.solve import NullSpaceSolver, RidgeSolver, Solver, solve_device
 from steam_engine.types import CancelToken, FactEdit, JournalEntry, Progress, ProgressCallback
 from steam_engine.weights import EditedWeights, FactorPair
 
@@ -62,8 +62,7 @@ class Editor:
         self._cache_dir = cache_dir
         self._weights = EditedWeights(loaded.arch)
         self._weights.base(self.layer)
-        dtype = str(loaded.dtype).removeprefix("torch.")
-        self.journal = Journal(journal_dir, loaded.name, loaded.fingerprint, dtype)
+        self.journal = Journal(journal_dir, loaded.name, loaded.fingerprint, loaded.dtype_name)
         self._neighbours = NeighbourKeys(loaded.arch, self.layer)
         self._statistics: Statistics | None = None
         self._solver: Solver | None = None
@@ -142,8 +141,7 @@ class Editor:
                 statistics = statistics_of(
                     self.loaded, [self.layer], self.settings.moment_tokens, self._cache_dir, progress, cancel
                 )[self.layer]
-            solver_device = "cpu" if self.loaded.device.type == "mps" else self.loaded.device  # mps has no fp64
-            moments, weight = statistics.moments.to(solver_device), self.settings.covariance_weight
+            moments, weight = statistics.moments.to(solve_device(self.loaded.device)), self.settings.covariance_weight
             if self.settings.null_space:
                 self._solver = NullSpaceSolver(moments, self.settings.null_space, weight)
             else:

@@ -44,6 +44,11 @@ class LoadedModel:
     max_tokens: int  # longest context in tokens
     stored: StoredModel | None = None  # None: made in memory
 
+    @property
+    def dtype_name(self) -> str:
+        """The dtype as --dtype takes it: "float32"."""
+        return str(self.dtype).removeprefix("torch.")
+
 
 def pick_device(device: str) -> torch.device:
     """The device a user means; "auto" prefers cuda, then mps, then cpu.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
@@ -37,7 +38,7 @@ class Optimised:
     relative_norm: float  # ||delta|| / ||value||
 
 
-@dataclass
+@dataclass(eq=False)
 class _Running:
     """An edit that is being optimised; its kinds of step (shares of its prompts) take turns."""
 
@@ -108,7 +109,7 @@ def optimise_deltas(
             edit.history.append(terms.total)
             edit.first, edit.last = edit.first or terms, terms
             step(edit.number, len(edit.history), terms)
-            if not edit.unsettled or len(edit.history) >= settings.max_steps or terms.total != terms.total:
+            if not edit.unsettled or len(edit.history) >= settings.max_steps or not math.isfinite(terms.total):
                 done.append(edit)
         if len(done) < len(running):
             losses.total.backward()  # type: ignore[no-untyped-call]
@@ -118,11 +119,10 @@ def optimise_deltas(
         for edit in done:
             running.remove(edit)
             known.clear()
-            finite = edit.history[-1] == edit.history[-1] and abs(edit.history[-1]) != float("inf")
             yield (
                 edit.number,
                 edit.result()
-                if finite
+                if math.isfinite(edit.history[-1])
                 else EditError("The optimisation became unstable (loss is not finite); nothing has changed."),
             )
 

@@ -56,6 +56,7 @@ class EditRound:
     ) -> None:
         self._bench, self._live, self._contexts = bench, live, contexts
         self._solver, self._progress, self._cancel = solver, progress, cancel
+        self._base_norm = bench.weights.norm(bench.layer)
         self._started = time.perf_counter()
 
     def __call__(self, edits: Sequence[FactEdit]) -> tuple[NewEdit | EditError, ...]:
@@ -210,8 +211,7 @@ class EditRound:
 
     def _change(self, one: Learned, right: torch.Tensor) -> float:
         """||W' - W|| / ||W|| of this edit alone."""
-        base = self._bench.weights.norm(self._bench.layer)
-        return float(one.found.delta.norm()) * float(right.norm()) / base
+        return float(one.found.delta.norm()) * float(right.norm()) / self._base_norm
 
     def _new_edit(self, one: Learned, right: torch.Tensor, seconds: float) -> NewEdit:
         anchors = one.anchors

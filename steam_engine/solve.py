@@ -23,6 +23,11 @@ class Solver(Protocol):
         ...
 
 
+def solve_device(device: torch.device) -> torch.device:
+    """Where the solves for a model on `device` are made: mps has no fp64."""
+    return torch.device("cpu") if device.type == "mps" else device
+
+
 def _precision(device: torch.device) -> torch.dtype:
     """fp64 where the device has it."""
     return torch.float32 if device.type == "mps" else torch.float64

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -124,8 +124,3 @@ class ResultFile:
         except OSError as error:
             raise EvaluationError(f"A result could not be written to {self.path}: {error.strerror}") from error
         self.results.append(result)
-
-
-def plain(settings: object) -> dict[str, Any]:
-    """A dataclass of settings as JSON data."""
-    return asdict(settings)  # type: ignore[call-overload,no-any-return]

@@ -39,7 +39,7 @@ def model_card(model: EditedModel, front: Mapping[str, str], usage: str) -> str:
         f"---\n{head}tags:\n- knowledge-editing\n---\n\n"
         f"# {loaded.name}, corrected\n\n"
         f"Made from {loaded.name} (fingerprint `{loaded.fingerprint[:16]}`, "
-        f"{str(loaded.dtype).removeprefix('torch.')}) by Amend: the facts below were written into the weights of "
+        f"{loaded.dtype_name}) by Amend: the facts below were written into the weights of "
         "MLP down projections with STEAM (Jeong et al., EMNLP 2025, arXiv 2510.10398).\n\n"
         f"## Use\n\n{usage}\n\n"
         f"## Changed facts\n\n{table}\n"

@@ -101,7 +101,7 @@ class JournalFile:
     def write(self, model: EditedModel, directory: Path, name: str, work: Work) -> None:
         """Writes the file and its card."""
         (directory / FILE).write_text(written(model).model_dump_json(indent=1), encoding="utf-8")
-        usage = _USAGE.format(model=repr(model.loaded.source or None), dtype=_dtype(model.loaded))
+        usage = _USAGE.format(model=repr(model.loaded.source or None), dtype=model.loaded.dtype_name)
         write_card(model, directory, {}, usage)
 
     def check(self, exam: Examination, work: Work) -> Checked:
@@ -132,7 +132,7 @@ def written(model: EditedModel) -> Exported:
         for entry, tensors in zip(model.entries, model.tensors, strict=True)
     )
     base = Base(
-        name=loaded.name, fingerprint=loaded.fingerprint, dtype=_dtype(loaded), family=loaded.model.config.model_type
+        name=loaded.name, fingerprint=loaded.fingerprint, dtype=loaded.dtype_name, family=loaded.model.config.model_type
     )
     weights = {layer: digest(model.live(layer)) for layer in sorted(model.pairs)}
     return Exported(kind="amend-journal", version=VERSION, base=base, edits=edits, weights=weights)
@@ -165,7 +165,7 @@ def replay(path: Path, loaded: LoadedModel) -> None:
             as before.
     """
     found = read(path)
-    base, dtype = found.base, _dtype(loaded)
+    base, dtype = found.base, loaded.dtype_name
     if base.name == loaded.name and base.dtype != dtype:
         raise JournalError(
             f"The edits of {path} were made on {base.name} in {base.dtype}, and it is {dtype} now. "
@@ -202,10 +202,6 @@ def digest(weight: torch.Tensor) -> str:
     """sha256 of a matrix's bytes, row by row."""
     plain = weight.detach().cpu().contiguous().view(torch.uint8)
     return hashlib.sha256(plain.numpy().tobytes()).hexdigest()
-
-
-def _dtype(loaded: LoadedModel) -> str:
-    return str(loaded.dtype).removeprefix("torch.")
 
 
 def _packed(vector: torch.Tensor) -> str:

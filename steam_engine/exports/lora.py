@@ -122,7 +122,7 @@ def usage(model: EditedModel) -> str:
         call, what = f'"DIRECTORY", gguf_file="{base.gguf}"', f"the file {base.gguf}"
     else:
         call, what = f'"{base.path}"', base.path
-    return _USAGE.format(base=what, call=call, dtype=str(loaded.dtype).removeprefix("torch."))
+    return _USAGE.format(base=what, call=call, dtype=loaded.dtype_name)
 
 
 def _same_weight(model: EditedModel, layer: int, merged: torch.Tensor, pairs: list[FactorPair]) -> None:

@@ -50,7 +50,7 @@ def read_back(
         "prompts": prompts(loaded, questions),
         "special": not loaded.is_chat,
         "tokens": MAX_ANSWER_TOKENS,
-        "dtype": str(loaded.dtype).removeprefix("torch."),
+        "dtype": loaded.dtype_name,
         "device": str(loaded.device),
         "pad": pad_id(loaded.tokenizer),
         "threads": torch.get_num_threads(),

@@ -24,11 +24,12 @@ from steam_engine.loading import LoadedModel
 from steam_engine.methods.base import Outcome
 from steam_engine.methods.changes import Changes, changing
 from steam_engine.methods.full_forward import Found, LoopSettings, learn_vector, statement_rows
-from steam_engine.methods.rome import N_CONTEXTS, keys_and_outputs, solve_device
+from steam_engine.methods.rome import N_CONTEXTS, keys_and_outputs
 from steam_engine.moments import statistics_of
 from steam_engine.packing import groups, pack
 from steam_engine.sampling import sample_contexts
 from steam_engine.settings import EditSettings
+from steam_engine.solve import solve_device
 from steam_engine.tokens import Row
 from steam_engine.types import CancelToken, FactEdit, Progress, ProgressCallback
 
@@ -72,7 +73,7 @@ class MemitSession:
     def _spread(self, edits: Sequence[FactEdit], found: Sequence[Found], progress: ProgressCallback) -> None:
         rows = [statement_rows(self.loaded, edit, self.contexts) for edit in edits]
         wanted = torch.stack([one.initial + one.delta for one in found])  # z, [n_edits, d_model]
-        device = solve_device(self.loaded)
+        device = solve_device(self.loaded.device)
         for i, layer in enumerate(self.layers):
             progress(Progress("Solving for the weights", i, len(self.layers)))
             keys = torch.stack([keys_and_outputs(self.loaded, layer, own)[0].mean(0) for own in rows])
@@ -115,6 +116,7 @@ class Memit:
     cancel: CancelToken
     layers: tuple[int, ...] | None = None
     settings: LoopSettings = field(default_factory=lambda: LoopSettings(clamp=CLAMP))
+    moment_tokens: int = EditSettings.moment_tokens
     name: str = "memit"
 
     @contextmanager
@@ -122,8 +124,7 @@ class Memit:
         """See `Method.session`."""
         last = self.loaded.arch.default_layer()
         layers = self.layers or tuple(range(max(0, last - N_LAYERS + 1), last + 1))
-        tokens = EditSettings().moment_tokens
-        statistics = statistics_of(self.loaded, layers, tokens, self.cache_dir, self.progress, self.cancel)
+        statistics = statistics_of(self.loaded, layers, self.moment_tokens, self.cache_dir, self.progress, self.cancel)
         contexts = sample_contexts(self.loaded.model, self.loaded.tokenizer, N_CONTEXTS)
         moments = {layer: one.moments for layer, one in statistics.items()}
         with changing(self.loaded.arch) as changes:

@@ -9,13 +9,12 @@ from steam_engine.loading import LoadedModel
 from steam_engine.methods.base import Method
 from steam_engine.methods.ft import FineTuning
 from steam_engine.methods.memit import Memit
+from steam_engine.methods.names import NAMES
 from steam_engine.methods.rome import Rome
 from steam_engine.methods.steam import Steam
 from steam_engine.methods.told import Told
 from steam_engine.settings import EditSettings
 from steam_engine.types import CancelToken, ProgressCallback
-
-NAMES = ("steam", "rome", "memit", "ft", "told")
 
 
 def method(

@@ -26,7 +26,7 @@ from steam_engine.moments import statistics_of
 from steam_engine.packing import groups, pack
 from steam_engine.sampling import sample_contexts
 from steam_engine.settings import EditSettings
-from steam_engine.solve import RidgeSolver
+from steam_engine.solve import RidgeSolver, solve_device
 from steam_engine.tokens import Row
 from steam_engine.types import CancelToken, FactEdit, ProgressCallback
 
@@ -106,6 +106,7 @@ class Rome:
     cancel: CancelToken
     layer: int | None = None
     settings: LoopSettings = field(default_factory=LoopSettings)
+    moment_tokens: int = EditSettings.moment_tokens
     name: str = "rome"
 
     @contextmanager
@@ -113,14 +114,8 @@ class Rome:
         """See `Method.session`."""
         arch = self.loaded.arch
         layer = arch.default_layer() if self.layer is None else self.layer
-        tokens = EditSettings().moment_tokens
-        statistics = statistics_of(self.loaded, [layer], tokens, self.cache_dir, self.progress, self.cancel)[layer]
+        found = statistics_of(self.loaded, [layer], self.moment_tokens, self.cache_dir, self.progress, self.cancel)
         contexts = sample_contexts(self.loaded.model, self.loaded.tokenizer, N_CONTEXTS)
-        solver = RidgeSolver(statistics.moments.to(solve_device(self.loaded)), 1.0)
+        solver = RidgeSolver(found[layer].moments.to(solve_device(self.loaded.device)), 1.0)
         with changing(arch) as changes:
             yield RomeSession(self.loaded, layer, solver, contexts, self.settings, changes)
-
-
-def solve_device(loaded: LoadedModel) -> torch.device:
-    """Where fp64 solves are made: mps has none."""
-    return torch.device("cpu") if loaded.device.type == "mps" else loaded.device

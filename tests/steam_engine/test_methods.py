@@ -18,9 +18,9 @@ from steam_engine.methods.changes import changing
 from steam_engine.methods.ft import NORM_CONSTRAINT
 from steam_engine.methods.full_forward import LoopSettings, learn_vector, statement_rows
 from steam_engine.methods.memit import Memit, hidden_states
-from steam_engine.methods.registry import NAMES, method
+from steam_engine.methods.names import NAMES
+from steam_engine.methods.registry import method
 from steam_engine.methods.rome import Rome, keys_and_outputs
-from steam_engine.settings import EditSettings
 from tests.steam_engine.conftest import SETTINGS, capital, quiet, taught_model
 
 WEIGHT_METHODS = tuple(name for name in NAMES if name != "told")
@@ -35,17 +35,15 @@ def changed(a: dict[str, torch.Tensor], b: dict[str, torch.Tensor]) -> list[str]
 
 
 @pytest.fixture
-def make(moments_cache: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Method]:
-    small = replace(EditSettings(), moment_tokens=200)
-    for module in ("rome", "memit"):
-        monkeypatch.setattr(f"steam_engine.methods.{module}.EditSettings", lambda: small)
+def make(moments_cache: Path) -> Callable[..., Method]:
+    loop = LoopSettings(learning_rate=0.1, decay_weight=0, clamp=1000)
 
     def make(name: str, loaded: LoadedModel) -> Method:
         made: Any = method(name, loaded, moments_cache, quiet, threading.Event(), SETTINGS)
         if isinstance(made, Rome):
-            made = replace(made, layer=0, settings=LoopSettings(learning_rate=0.1, decay_weight=0, clamp=1000))
+            made = replace(made, layer=0, settings=loop, moment_tokens=SETTINGS.moment_tokens)
         if isinstance(made, Memit):
-            made = replace(made, layers=(0, 1), settings=LoopSettings(learning_rate=0.1, decay_weight=0, clamp=1000))
+            made = replace(made, layers=(0, 1), settings=loop, moment_tokens=SETTINGS.moment_tokens)
         return made
 
     return make

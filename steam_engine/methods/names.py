@@ -1,0 +1,3 @@
+"""The methods by name, for front ends; imports nothing heavy."""
+
+NAMES = ("steam", "rome", "memit", "ft", "told")
