@@ -29,5 +29,13 @@ class StoreCorruptError(StoreError):
     """The facts file cannot be read, or was written by another version."""
 
 
+class StoreUnwritableError(StoreError):
+    """The disk refuses the facts file: it is full, or read-only, or fails."""
+
+
+class StoreBusyError(StoreError):
+    """Another program keeps the facts file locked."""
+
+
 class EncoderIntegrityError(StoreError):
     """The sentence encoder's weights are not the ones that were shipped."""

@@ -56,10 +56,11 @@ class FactTable:
         self._connection.execute("BEGIN IMMEDIATE")
         try:
             yield
+            self._connection.execute("COMMIT")
         except BaseException:
-            self._connection.execute("ROLLBACK")
+            if self._connection.in_transaction:  # a full disk makes SQLite roll back by itself
+                self._connection.execute("ROLLBACK")
             raise
-        self._connection.execute("COMMIT")
 
     # -- looking up -------------------------------------------------------------------------------
 

@@ -6,6 +6,7 @@ both have the same set of numbers, and a text that changed is a text that is mis
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 from collections.abc import Iterable, Sequence
@@ -39,9 +40,12 @@ class FactIndex:
         """
         self._index = self._empty()
         self._numbers = set()
-        if sha256 is None or not self._path.is_file():
+        if sha256 is None:
             return False
-        content = self._path.read_bytes()
+        try:
+            content = self._path.read_bytes()
+        except OSError:
+            return False
         if hashlib.sha256(content).hexdigest() != sha256:
             return False
         index = faiss.deserialize_index(np.frombuffer(content, dtype=np.uint8))
@@ -52,13 +56,19 @@ class FactIndex:
         return True
 
     def save(self) -> str:
-        """Write the file, wholly or not at all, and return its sha256."""
+        """Write the file, wholly or not at all, and return its sha256. Raises OSError."""
         temporary = self._path.with_suffix(".tmp")
-        faiss.write_index(self._index, str(temporary))
-        digest = hashlib.sha256(temporary.read_bytes()).hexdigest()
-        with temporary.open("rb") as stream:
-            os.fsync(stream.fileno())
-        temporary.replace(self._path)
+        try:
+            faiss.write_index(self._index, str(temporary))
+            digest = hashlib.sha256(temporary.read_bytes()).hexdigest()
+            with temporary.open("rb") as stream:
+                os.fsync(stream.fileno())
+            temporary.replace(self._path)
+        except RuntimeError as error:  # what faiss says of a file that it cannot write
+            raise OSError(f"{temporary} could not be written") from error
+        finally:
+            with contextlib.suppress(OSError):
+                temporary.unlink(missing_ok=True)
         return digest
 
     def __contains__(self, number: int) -> bool:

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import sqlite3
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
-from knowledge_store.errors import StoreCorruptError
+from knowledge_store.errors import StoreBusyError, StoreCorruptError, StoreUnwritableError
 from knowledge_store.text import fold, key
 from knowledge_store.types import Relation
 
@@ -66,6 +68,40 @@ CREATE TABLE aliases (
 CREATE INDEX aliases_by_key ON aliases (alias_key);
 """
 
+_REFUSED = {
+    sqlite3.SQLITE_FULL: "the disk is full",
+    sqlite3.SQLITE_READONLY: "it is read-only",
+    sqlite3.SQLITE_PERM: "it is not permitted",
+    sqlite3.SQLITE_AUTH: "it is not permitted",
+    sqlite3.SQLITE_CANTOPEN: "it cannot be opened or made",
+    sqlite3.SQLITE_IOERR: "the disk is full or does not work",
+}
+
+
+@contextmanager
+def clearly(path: Path) -> Iterator[None]:
+    """What goes wrong inside with the facts file `path`, in words that say what to do.
+
+    Raises:
+        StoreUnwritableError, StoreBusyError, StoreCorruptError: instead of SQLite's own errors.
+    """
+    advice = f"free some space and check that {path.parent} can be written"
+    try:
+        yield
+    except sqlite3.DatabaseError as error:
+        code = getattr(error, "sqlite_errorcode", 0) & 0xFF  # the lowest byte is the kind of the error
+        if code in _REFUSED:
+            raise StoreUnwritableError(f"The facts file {path} cannot be used: {_REFUSED[code]}; {advice}.") from error
+        if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+            raise StoreBusyError(
+                f"Another program keeps the facts file {path} locked; close it there and try again."
+            ) from error
+        if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB) or isinstance(error, sqlite3.OperationalError):
+            raise StoreCorruptError(
+                f"The facts file {path} is damaged ({error}); move it away to start with a fresh one."
+            ) from error
+        raise
+
 
 def has_tables(connection: sqlite3.Connection) -> bool:
     """Return whether the file has been filled; a new one is empty."""
@@ -88,9 +124,15 @@ def _use_wal(connection: sqlite3.Connection) -> None:
 def connect(directory: Path) -> sqlite3.Connection:
     """Open (or create) the facts file in `directory`; a new one has no tables yet.
 
-    Raises StoreCorruptError when the file is not a facts file of this version.
+    Raises StoreCorruptError when the file is of another version, StoreUnwritableError when there can be no such
+    directory; what SQLite refuses is for `clearly`.
     """
-    directory.mkdir(parents=True, exist_ok=True)
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise StoreUnwritableError(
+            f"The directory of the facts {directory} cannot be made ({error.strerror}); choose another."
+        ) from error
     path = directory / FACTS_FILE
     connection = sqlite3.connect(path, check_same_thread=False, isolation_level=None, timeout=BUSY_SECONDS)
     connection.row_factory = sqlite3.Row
@@ -98,21 +140,17 @@ def connect(directory: Path) -> sqlite3.Connection:
         _use_wal(connection)
         connection.execute("PRAGMA synchronous = NORMAL")
         connection.execute("PRAGMA foreign_keys = ON")
-        if not has_tables(connection):
-            return connection
-        row = connection.execute("SELECT value FROM meta WHERE name = 'schema'").fetchone()
-        version = row["value"] if row else "none"
-    except sqlite3.Error as error:
+        if has_tables(connection):
+            row = connection.execute("SELECT value FROM meta WHERE name = 'schema'").fetchone()
+            version = row["value"] if row else "none"
+            if version != SCHEMA_VERSION:
+                raise StoreCorruptError(
+                    f"The facts file {path} has version {version}, this program needs {SCHEMA_VERSION}; "
+                    "move it away to start with a fresh one."
+                )
+    except BaseException:
         connection.close()
-        raise StoreCorruptError(
-            f"The facts file {path} cannot be read ({error}); move it away to start with a fresh one."
-        ) from error
-    if version != SCHEMA_VERSION:
-        connection.close()
-        raise StoreCorruptError(
-            f"The facts file {path} has version {version}, this program needs {SCHEMA_VERSION}; "
-            "move it away to start with a fresh one."
-        )
+        raise
     return connection
 
 

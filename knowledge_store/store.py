@@ -5,10 +5,12 @@ It can be used from several threads; one lock guards the connection and the inde
 
 from __future__ import annotations
 
+import logging
 import re
 import sqlite3
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -18,7 +20,7 @@ from numpy.typing import NDArray
 
 from knowledge_store import schema, seed
 from knowledge_store.encoder import SentenceEncoder
-from knowledge_store.errors import InvalidRelationError, StoreCorruptError, UnknownRelationError
+from knowledge_store.errors import InvalidRelationError, UnknownRelationError
 from knowledge_store.facts import FactTable, check_name
 from knowledge_store.index import INDEX_FILE, FactIndex, text_number
 from knowledge_store.parsing import StatementParser
@@ -26,6 +28,8 @@ from knowledge_store.phrasing import AD_HOC, relation_from_noun, relation_from_s
 from knowledge_store.probes import PROTECTED, ProbeMaker
 from knowledge_store.text import key, render
 from knowledge_store.types import Fact, ParsedStatement, Probe, ProbeSet, Relation, ScoredFact
+
+_LOG = logging.getLogger(__name__)
 
 MEANING_THRESHOLD = 0.6  # cosine from which two names of a relation are taken for the same
 ANCHORS_PER_RELATION = 3
@@ -39,8 +43,9 @@ def fact_text(relation: Relation, subject: str, object: str) -> str:
 class KnowledgeStore:
     """Facts and relations in one directory, with search by meaning. Made by `open`."""
 
-    def __init__(self, connection: sqlite3.Connection, index: FactIndex, encoder: SentenceEncoder) -> None:
+    def __init__(self, path: Path, connection: sqlite3.Connection, index: FactIndex, encoder: SentenceEncoder) -> None:
         self._lock = threading.RLock()
+        self._path = path
         self._connection = connection
         self._index = index
         self._encoder = encoder
@@ -56,23 +61,30 @@ class KnowledgeStore:
         """Open the store in `directory`; a new one is filled with the seed.
 
         The vector index is compared with the facts and repaired. The encoder is loaded at the first search.
-        Raises StoreCorruptError when the facts file cannot be used.
+        Raises StoreCorruptError, StoreUnwritableError or StoreBusyError when the facts file cannot be used; so does
+        everything else that reads or writes facts.
         """
         encoder = encoder if encoder is not None else SentenceEncoder()
-        connection = schema.connect(directory)
-        try:
-            with FactTable(connection).transaction():  # two programs may open a new store at the same time
-                if not schema.has_tables(connection):
-                    seed.plant(connection)
-            store = cls(connection, FactIndex(directory / INDEX_FILE, encoder.dimension), encoder)
-            store._repair_index()
-        except sqlite3.DatabaseError as error:
-            connection.close()
-            raise StoreCorruptError(
-                f"The facts file {directory / schema.FACTS_FILE} is damaged ({error}); "
-                "move it away to start with a fresh one."
-            ) from error
+        path = directory / schema.FACTS_FILE
+        with schema.clearly(path):
+            connection = schema.connect(directory)
+            try:
+                with FactTable(connection).transaction():  # two programs may open a new store at the same time
+                    if not schema.has_tables(connection):
+                        seed.plant(connection)
+                index = FactIndex(directory / INDEX_FILE, encoder.dimension)
+                store = cls(path, connection, index, encoder)
+                store._repair_index()
+            except BaseException:
+                connection.close()
+                raise
         return store
+
+    @contextmanager
+    def _access(self) -> Iterator[None]:
+        """The facts, for one thread at a time; what the disk refuses is a StoreError."""
+        with self._lock, schema.clearly(self._path):
+            yield
 
     @property
     def encoder(self) -> SentenceEncoder:
@@ -81,7 +93,7 @@ class KnowledgeStore:
 
     def close(self) -> None:
         """Release the files. The store cannot be used afterwards."""
-        with self._lock:
+        with self._access():
             self._connection.close()
 
     def __enter__(self) -> Self:
@@ -112,7 +124,7 @@ class KnowledgeStore:
         exact = self._named_relation(text)
         if exact is not None or not key(text):
             return exact
-        with self._lock:
+        with self._access():
             if self._relation_vectors is None:
                 ids, texts = [], []
                 for relation in self._relations.values():
@@ -175,12 +187,12 @@ class KnowledgeStore:
         limit: int = 100,
     ) -> tuple[Fact, ...]:
         """Return the facts that fit, best-known first; names are understood in any spelling."""
-        with self._lock:
+        with self._access():
             return self._facts.find(subject, relation, object, current_only=current_only, limit=limit)
 
     def aliases(self, name: str) -> tuple[str, ...]:
         """Return the other names of something, as "USA" for "the United States"."""
-        with self._lock:
+        with self._access():
             return self._facts.aliases(name)
 
     def add_facts(self, triples: Iterable[tuple[str, str, str]], source: str) -> tuple[Fact, ...]:
@@ -188,7 +200,7 @@ class KnowledgeStore:
 
         Raises UnknownRelationError and InvalidFactError.
         """
-        with self._lock:
+        with self._access():
             with self._facts.transaction():
                 added = tuple(
                     self._facts.add(subject, self.relation(relation).id, object, source)
@@ -202,7 +214,7 @@ class KnowledgeStore:
         """Return the `k` facts that hold and are nearest in meaning, nearest first."""
         if not query.strip() or k <= 0:
             return ()
-        with self._lock:
+        with self._access():
             self._embed_missing()
             vector = self._encoder.encode([query])[0]
             reach = k * 2  # facts that no longer hold are in the index too
@@ -223,18 +235,18 @@ class KnowledgeStore:
 
     def parse(self, sentence: str) -> ParsedStatement | None:
         """Return the fact that a sentence states, or None. A relation that is new is not saved."""
-        with self._lock:
+        with self._access():
             return self._parser.parse(sentence)
 
     def canonical_subject(self, text: str, relation: Relation) -> str:
         """Return how the store writes this subject: "the Eiffel Tower" for "eiffel tower"."""
-        with self._lock:
+        with self._access():
             self._parser.forget()
             return self._parser.subject(text, relation)[0]
 
     def canonical_object(self, text: str, relation: Relation) -> str:
         """Return how the store writes this object: "Rome" for "the city of rome"."""
-        with self._lock:
+        with self._access():
             self._parser.forget()
             return self._parser.object(text, relation)
 
@@ -242,7 +254,7 @@ class KnowledgeStore:
 
     def references(self, relation: Relation, object: str, exclude_subject: str, limit: int = 4) -> tuple[Fact, ...]:
         """Return facts that have the object already: of the same relation first, best-known first."""
-        with self._lock:
+        with self._access():
             own = self._facts.entity_keys(exclude_subject)
             found = [
                 fact
@@ -269,7 +281,7 @@ class KnowledgeStore:
         Never subjects that share the old object, or the new one when `object` is given; never edited ones.
         Where the relation has too few (a new one), the best-known things of its kind, or of any, follow.
         """
-        with self._lock:
+        with self._access():
             names = [fact.subject for fact in self._probe_maker.neighbours(relation, subject, object, limit)]
             if len(names) < limit:
                 kinds = [relation.subject_type, *self._facts.entity_types(subject)]
@@ -287,14 +299,14 @@ class KnowledgeStore:
 
     def hops(self, object: str, limit: int = 8) -> tuple[Fact, ...]:
         """Return the facts that start at `object`: the second steps of a chain of reasoning."""
-        with self._lock:
+        with self._access():
             return self._probe_maker.hops(object)[:limit]
 
     def conflicts(self, subject: str, relation: Relation, object: str) -> tuple[Fact, ...]:
         """Return the facts that hold now and cannot hold together with this one."""
         if relation.many:
             return ()
-        with self._lock:
+        with self._access():
             objects = self._facts.entity_keys(object)
             return tuple(
                 fact
@@ -304,12 +316,12 @@ class KnowledgeStore:
 
     def probes(self, subject: str, relation: Relation, object: str, seed: int = 0) -> ProbeSet:
         """Return the questions that measure the edit; none of them is ever trained on but the direct ones."""
-        with self._lock:
+        with self._access():
             return self._probe_maker.probes(subject, relation, object, seed)
 
     def hop_examples(self, subject: str, relation: Relation, object: str) -> tuple[Probe, ...]:
         """Return composed questions for training; their second hops are never those of `probes`."""
-        with self._lock:
+        with self._access():
             return self._probe_maker.hop_examples(subject, relation, object)
 
     # -- edits ------------------------------------------------------------------------------------
@@ -321,7 +333,7 @@ class KnowledgeStore:
         """
         check_name("subject", subject)
         check_name("object", object)
-        with self._lock:
+        with self._access():
             relation = self._saved(relation)
             with self._facts.transaction():
                 fact = self._facts.record_edit(edit_number, subject, relation, object)
@@ -330,12 +342,12 @@ class KnowledgeStore:
 
     def revoke_edit(self, edit_number: int) -> None:
         """Undo: the edit's fact ends, what it superseded holds again. Raises UnknownEditError."""
-        with self._lock, self._facts.transaction():
+        with self._access(), self._facts.transaction():
             self._facts.set_revoked(edit_number, True)
 
     def restore_edit(self, edit_number: int) -> None:
         """Redo: the edit's fact holds again. Raises UnknownEditError."""
-        with self._lock, self._facts.transaction():
+        with self._access(), self._facts.transaction():
             self._facts.set_revoked(edit_number, False)
 
     def sync_edits(self, active: Mapping[int, tuple[str, str, str]]) -> None:
@@ -343,7 +355,7 @@ class KnowledgeStore:
 
         Raises UnknownRelationError and changes nothing when a relation is neither known nor ad hoc.
         """
-        with self._lock:
+        with self._access():
             for _, relation_id, _ in active.values():
                 if relation_id not in self._relations:
                     self._saved(self._from_id(relation_id))
@@ -406,10 +418,14 @@ class KnowledgeStore:
             self._save_index()
 
     def _save_index(self) -> None:
-        with self._facts.transaction():  # so that two programs never write the file at the same time
-            digest = self._index.save()
-            for name, value in (("index_sha256", digest), ("index_encoder", self._encoder.identity)):
-                self._connection.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (name, value))
+        """Keep the index where the disk lets: it is only a copy, and what is missing is added at the next start."""
+        try:
+            with self._facts.transaction():  # so that two programs never write the file at the same time
+                digest = self._index.save()
+                for name, value in (("index_sha256", digest), ("index_encoder", self._encoder.identity)):
+                    self._connection.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (name, value))
+        except (OSError, sqlite3.OperationalError) as error:
+            _LOG.warning("The index of the facts could not be kept on the disk: %s", error)
 
     def _meta(self, name: str) -> str | None:
         row = self._connection.execute("SELECT value FROM meta WHERE name = ?", (name,)).fetchone()

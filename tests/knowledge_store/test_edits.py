@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import resource
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
+from knowledge_store import schema
 from knowledge_store.errors import (
     InvalidFactError,
     InvalidRelationError,
+    StoreBusyError,
     StoreCorruptError,
+    StoreUnwritableError,
     UnknownEditError,
     UnknownRelationError,
 )
@@ -193,6 +199,65 @@ def test_a_file_that_is_not_a_store_is_refused_and_kept(tmp_path: Path) -> None:
     with pytest.raises(StoreCorruptError, match="move it away"):
         KnowledgeStore.open(tmp_path, WordEncoder())
     assert path.read_bytes().startswith(b"these are not")
+
+
+@contextmanager
+def file_limit(size: int) -> Iterator[None]:
+    """No file can grow beyond `size` bytes, as if the disk were full there."""
+    old = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, old[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, old)
+
+
+def test_a_full_disk_is_told_in_words_and_changes_nothing(fresh: KnowledgeStore) -> None:
+    capital = fresh.relation("capital")
+    fresh.record_edit(1, "France", capital, "Rome")
+    with file_limit(0), pytest.raises(StoreUnwritableError, match="free some space"):
+        fresh.record_edit(2, "France", capital, "Oslo")
+    assert objects(fresh) == ["Rome"]
+    fresh.record_edit(2, "France", capital, "Oslo")
+    assert objects(fresh) == ["Oslo"], "the next one works when there is space again"
+
+
+def test_a_new_store_on_a_full_disk_is_refused_in_words(tmp_path: Path) -> None:
+    with file_limit(100_000), pytest.raises(StoreUnwritableError, match="free some space"):
+        KnowledgeStore.open(tmp_path / "full", WordEncoder())
+    with KnowledgeStore.open(tmp_path / "full", WordEncoder()) as store:
+        assert objects(store) == ["Paris"]
+
+
+def test_an_index_that_cannot_be_kept_is_made_again(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with KnowledgeStore.open(tmp_path, WordEncoder()) as store, file_limit(3_000_000):
+        found = store.search("the capital of France")
+    assert found
+    assert "could not be kept" in caplog.text
+    assert not list(tmp_path.glob("*.tmp"))
+    with KnowledgeStore.open(tmp_path, WordEncoder()) as store:
+        assert store.search("the capital of France") == found
+
+
+def test_a_file_that_another_program_locks_is_told_in_words(
+    fresh: KnowledgeStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(schema, "BUSY_SECONDS", 0.1)
+    other = schema.connect(tmp_path / "store")
+    other.execute("BEGIN IMMEDIATE")
+    with pytest.raises(StoreBusyError, match="try again"):
+        KnowledgeStore.open(tmp_path / "store", WordEncoder())
+    other.execute("ROLLBACK")
+    other.close()
+
+
+def test_damage_that_is_met_later_is_told_in_words(tmp_path: Path) -> None:
+    KnowledgeStore.open(tmp_path, WordEncoder()).close()
+    with KnowledgeStore.open(tmp_path, WordEncoder()) as store:
+        path = tmp_path / "facts.sqlite"
+        path.write_bytes(path.read_bytes()[:4096] + b"x" * (path.stat().st_size - 4096))
+        with pytest.raises(StoreCorruptError, match="move it away"):
+            store.facts(limit=100_000)
 
 
 def test_a_new_store_can_be_opened_by_several_at_once(tmp_path: Path) -> None:
