@@ -69,12 +69,12 @@ CREATE INDEX aliases_by_key ON aliases (alias_key);
 """
 
 _REFUSED = {
-    sqlite3.SQLITE_FULL: "the disk is full",
-    sqlite3.SQLITE_READONLY: "it is read-only",
-    sqlite3.SQLITE_PERM: "it is not permitted",
-    sqlite3.SQLITE_AUTH: "it is not permitted",
-    sqlite3.SQLITE_CANTOPEN: "it cannot be opened or made",
-    sqlite3.SQLITE_IOERR: "the disk is full or does not work",
+    sqlite3.SQLITE_FULL: "cannot be written: the disk is full",
+    sqlite3.SQLITE_READONLY: "cannot be written: it is read-only",
+    sqlite3.SQLITE_PERM: "cannot be written: it is not permitted",
+    sqlite3.SQLITE_AUTH: "cannot be written: it is not permitted",
+    sqlite3.SQLITE_CANTOPEN: "cannot be opened or made",
+    sqlite3.SQLITE_IOERR: "cannot be written or read: the disk is full or does not work",
 }
 
 
@@ -91,7 +91,7 @@ def clearly(path: Path) -> Iterator[None]:
     except sqlite3.DatabaseError as error:
         code = getattr(error, "sqlite_errorcode", 0) & 0xFF  # the lowest byte is the kind of the error
         if code in _REFUSED:
-            raise StoreUnwritableError(f"The facts file {path} cannot be used: {_REFUSED[code]}; {advice}.") from error
+            raise StoreUnwritableError(f"The facts file {path} {_REFUSED[code]}; {advice}.") from error
         if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
             raise StoreBusyError(
                 f"Another program keeps the facts file {path} locked; close it there and try again."

@@ -11,10 +11,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from fake_assistant import FakeAssistant
 from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
 
 from assistant.page import serve
+from tests.browser.fake_assistant import FakeAssistant
 
 expect.set_options(timeout=20_000)  # a busy machine is not a broken page
 _FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]

@@ -8,11 +8,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from conftest import open_page
-from fake_assistant import CAPITAL, FakeAssistant
 from playwright.sync_api import BrowserContext, Locator, Page, expect
 
 from steam_engine.exports.names import FORMAT_NAMES
+from tests.browser.conftest import open_page
+from tests.browser.fake_assistant import CAPITAL, FakeAssistant
 
 pytestmark = pytest.mark.browser
 

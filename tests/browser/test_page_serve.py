@@ -10,19 +10,19 @@ import urllib.request
 from pathlib import Path
 
 import pytest
-from conftest import free_port, wait_for_port
-from fake_assistant import FakeAssistant
 
 from assistant.page import serve
 from assistant.page_serve import AddressError, PortInUseError, listen
 from steam_engine.errors import AmendError
+from tests.browser.conftest import free_port, wait_for_port
+from tests.browser.fake_assistant import FakeAssistant
 
 ROOT = Path(__file__).parents[2]
 
 SCRIPT = """
 import sys
 from pathlib import Path
-from fake_assistant import FakeAssistant
+from tests.browser.fake_assistant import FakeAssistant
 from assistant.page import serve
 serve(FakeAssistant(Path(sys.argv[1])), Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]), False)
 print("ended well", flush=True)
@@ -55,7 +55,7 @@ def test_serving_is_quiet_and_ends_with_ctrl_c(tmp_path: Path, host: str, warned
     process = subprocess.Popen(
         [sys.executable, "-W", "ignore", "-c", SCRIPT, str(tmp_path), host, str(port)],
         cwd=tmp_path,
-        env={"PYTHONPATH": f"{ROOT}:{Path(__file__).parent}", "PATH": "/usr/bin:/bin", "HOME": str(tmp_path)},
+        env={"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin", "HOME": str(tmp_path)},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

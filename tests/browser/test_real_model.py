@@ -10,8 +10,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from conftest import free_port, open_page, wait_for_port
 from playwright.sync_api import BrowserContext, Locator, Page, expect
+
+from tests.browser.conftest import free_port, open_page, wait_for_port
 
 pytestmark = [pytest.mark.browser, pytest.mark.model]
 
