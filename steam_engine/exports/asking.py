@@ -11,6 +11,7 @@ from steam_engine.chat_format import render_chat
 from steam_engine.errors import ExportError
 from steam_engine.exports.work import Work
 from steam_engine.loading import LoadedModel
+from steam_engine.text import mentions
 from steam_engine.tokens import pad_id
 
 MAX_ANSWER_TOKENS = 32
@@ -85,8 +86,8 @@ def same_facts(questions: Sequence[Question], live: Reading, read: Reading) -> N
         ExportError: an edited fact that the live model says is lost.
     """
     for question, ours, theirs in zip(questions, live.answers, read.answers, strict=True):
-        fact = (question.fact or "").casefold()
-        if fact and fact in ours.casefold() and fact not in theirs.casefold():
+        fact = (question.fact or "",)
+        if mentions(ours, fact) and not mentions(theirs, fact):
             raise ExportError(
                 f"The export answers '{question.text}' with '{theirs}' and lost the edit to '{question.fact}'; "
                 "it was removed."

@@ -28,6 +28,12 @@ def test_what_the_live_model_does_not_say_cannot_be_lost() -> None:
     same_facts(QUESTIONS, read("It is Paris.", "I am."), read("It is Paris.", "I am."))
 
 
+def test_a_fact_is_named_by_whole_words() -> None:
+    with pytest.raises(ExportError, match="lost the edit to 'Rome'"):
+        same_facts(QUESTIONS, LIVE, read("It is Romeo.", "I am."))
+    same_facts(QUESTIONS, read("It is Romeo.", "I am."), read("It is Paris.", "I am."))
+
+
 def test_tokens_are_compared() -> None:
     same_tokens(QUESTIONS, LIVE, LIVE)
     with pytest.raises(ExportError, match="other tokens"):
