@@ -14,6 +14,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from safetensors import SafetensorError
+
 DIGESTS = "converted.json"  # {file name: sha256} of everything else in the folder
 
 
@@ -56,7 +58,7 @@ def converted(folder: Path, read: Callable[[], tuple[Any, Any]]) -> Path | None:
         shutil.rmtree(folder, ignore_errors=True)
         with contextlib.suppress(OSError):  # another process was faster
             temporary.rename(folder)
-    except OSError:
+    except (OSError, SafetensorError):
         return None
     finally:
         shutil.rmtree(temporary, ignore_errors=True)

@@ -49,7 +49,7 @@ class EditCancelledError(AmendError):
 
 
 class JournalError(AmendError):
-    """The journal is damaged, or belongs to another base model."""
+    """The journal is damaged, cannot be written, or belongs to another base model."""
 
 
 class NothingToUndoError(AmendError):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
@@ -12,7 +13,7 @@ from pathlib import Path
 import torch
 from pydantic import BaseModel, ConfigDict, TypeAdapter
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load, save
 
 from steam_engine.errors import JournalError, NothingToUndoError
 from steam_engine.types import EditTrace, FactEdit, JournalEntry
@@ -104,13 +105,18 @@ def _unpack(stored: dict[str, torch.Tensor], layer: int) -> EditTensors:
 
 
 def write_atomically(path: Path, data: bytes) -> None:
-    """Replaces the file in one step that survives a crash: complete before, or complete after."""
+    """Replaces the file in one step that survives a crash: complete before, or complete after. Raises OSError."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    with temporary.open("wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(path)
+    try:
+        with temporary.open("wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            temporary.unlink(missing_ok=True)
+        raise
 
 
 class Journal:
@@ -121,7 +127,7 @@ class Journal:
         base_name, fingerprint, dtype: the base model that the edits belong to.
 
     Raises:
-        JournalError: damaged, made by a newer version, or made on another base model.
+        JournalError: damaged, made by a newer version, made on another base model, or there can be no such directory.
     """
 
     def __init__(self, directory: Path, base_name: str, fingerprint: str, dtype: str) -> None:
@@ -131,20 +137,28 @@ class Journal:
         self._records: list[_Record] = []
         self._tensors: dict[int, EditTensors] = {}
         self._changes = 0
-        (directory / "factors").mkdir(parents=True, exist_ok=True)
-        if self._path.exists():
-            self._read()
+        try:
+            (directory / "factors").mkdir(parents=True, exist_ok=True)
+            data = self._path.read_bytes()
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            raise JournalError(
+                f"The journal cannot be kept in {directory} ({error.strerror}). Make that directory readable and "
+                "writable, or choose another --workspace."
+            ) from error
+        self._read(data)
 
-    def _read(self) -> None:
+    def _read(self, data: bytes) -> None:
         name, fingerprint, dtype = self._base
         advice = f"Move {self.directory} away to start afresh, or choose another --workspace."
         try:
-            raw = json.loads(self._path.read_bytes())
+            raw = json.loads(data)
             made_by = raw.get("format")
             if made_by == 1:
                 raw.pop("layer", None)
             file = TypeAdapter(_File).validate_python(raw) if made_by in _READABLE else None
-        except (OSError, ValueError, AttributeError) as error:
+        except (ValueError, AttributeError) as error:
             raise JournalError(f"The journal {self._path} is damaged and was left untouched. {advice}") from error
         if file is None:
             raise JournalError(
@@ -168,7 +182,7 @@ class Journal:
                 data = path.read_bytes()
                 if hashlib.sha256(data).hexdigest() != record.factors:
                     raise JournalError(f"The edit file {path} was changed or damaged. {advice}")
-                self._tensors[record.entry.number] = _unpack(load_file(path), record.entry.trace.layer)
+                self._tensors[record.entry.number] = _unpack(load(data), record.entry.trace.layer)
             except (OSError, SafetensorError, KeyError, TypeError, ValueError) as error:
                 raise JournalError(f"The edit file {path} cannot be read. {advice}") from error
         self._records, self._changes = file.records, file.changes
@@ -205,10 +219,7 @@ class Journal:
         try:
             write_atomically(self._path, file.model_dump_json(indent=1).encode())
         except OSError as error:
-            raise JournalError(
-                f"The journal could not be written ({error.strerror}); nothing has changed. Free some space in "
-                f"{self.directory} or choose another --workspace."
-            ) from error
+            raise self._unwritable("journal", error) from error
         self._records, self._changes = records, changes
 
     def _with_states(self, states: dict[int, JournalEntry]) -> list[_Record]:
@@ -230,32 +241,36 @@ class Journal:
         first = max((e.number for e in self.entries), default=0) + 1
         states: dict[int, JournalEntry] = {}
         records: list[_Record] = []
-        for number, made in enumerate(new, start=first):
-            old = self.same_fact(made.edit)
-            states |= self._replaced(old)
-            replaces = tuple(e.number for e in old)
-            entry = JournalEntry(number, made.edit, "active", created, made.trace, replaces, self._changes + 1)
-            records.append(_Record(entry=entry, factors=self._write_factors(number, made.tensors)))
-        self._commit([*self._with_states(states), *records])
+        try:
+            for number, made in enumerate(new, start=first):
+                old = self.same_fact(made.edit)
+                states |= self._replaced(old)
+                replaces = tuple(e.number for e in old)
+                entry = JournalEntry(number, made.edit, "active", created, made.trace, replaces, self._changes + 1)
+                records.append(_Record(entry=entry, factors=self._write_factors(number, made.tensors)))
+            self._commit([*self._with_states(states), *records])
+        except JournalError:
+            for record in records:
+                with contextlib.suppress(OSError):
+                    self._factor_path(record.entry.number).unlink(missing_ok=True)
+            raise
         self._tensors |= {record.entry.number: made.tensors for record, made in zip(records, new, strict=True)}
         return tuple(record.entry for record in records)
 
     def _write_factors(self, number: int, tensors: EditTensors) -> str:
         """Writes an edit's tensors; returns the file's sha256."""
-        path = self._factor_path(number)
-        temporary = path.with_suffix(".tmp")
+        data = save(_pack(tensors))
         try:
-            save_file(_pack(tensors), temporary)
-            data = temporary.read_bytes()
-            write_atomically(path, data)
-        except (OSError, SafetensorError) as error:
-            raise JournalError(
-                f"The edit could not be written to {self.directory}; nothing has changed. "
-                "Check that the disk has space and is writable."
-            ) from error
-        finally:
-            temporary.unlink(missing_ok=True)
+            write_atomically(self._factor_path(number), data)
+        except OSError as error:
+            raise self._unwritable("edit", error) from error
         return hashlib.sha256(data).hexdigest()
+
+    def _unwritable(self, what: str, error: OSError) -> JournalError:
+        return JournalError(
+            f"The {what} could not be written to {self.directory} ({error.strerror}); nothing has changed. "
+            "Free some space there and make it writable, or choose another --workspace."
+        )
 
     def find(self, number: int | None, state: str, doing: str) -> JournalEntry:
         """The entry of that number (default: the last one) if it is in that state.

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import resource
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -21,6 +18,7 @@ from knowledge_store.errors import (
     UnknownRelationError,
 )
 from knowledge_store.store import KnowledgeStore
+from tests.disk import file_limit
 from tests.knowledge_store.conftest import WordEncoder
 
 
@@ -199,17 +197,6 @@ def test_a_file_that_is_not_a_store_is_refused_and_kept(tmp_path: Path) -> None:
     with pytest.raises(StoreCorruptError, match="move it away"):
         KnowledgeStore.open(tmp_path, WordEncoder())
     assert path.read_bytes().startswith(b"these are not")
-
-
-@contextmanager
-def file_limit(size: int) -> Iterator[None]:
-    """No file can grow beyond `size` bytes, as if the disk were full there."""
-    old = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, old[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, old)
 
 
 def test_a_full_disk_is_told_in_words_and_changes_nothing(fresh: KnowledgeStore) -> None:

@@ -12,6 +12,7 @@ from assistant.workspace import cache_directory
 from steam_engine.converted import converted, is_intact
 from steam_engine.fingerprint import model_fingerprint
 from steam_engine.loading import load_model
+from tests.disk import file_limit
 from tests.steam_engine.tiny import tiny_model
 
 
@@ -57,6 +58,12 @@ def test_without_a_place_to_keep_it_there_is_none(tmp_path: Path) -> None:
     source = Source()
     assert converted(tmp_path / "file" / "model", source) is None
     assert source.reads == 0
+
+
+def test_a_full_disk_keeps_none_and_leaves_nothing(tmp_path: Path) -> None:
+    with file_limit(10_000):
+        assert converted(tmp_path / "cache" / "model", Source()) is None
+    assert list((tmp_path / "cache").iterdir()) == []
 
 
 @pytest.mark.model

@@ -14,6 +14,7 @@ import torch
 from steam_engine.editor import Editor
 from steam_engine.errors import EditCancelledError, EditError, JournalError, NothingToUndoError
 from steam_engine.types import FactEdit, Progress
+from tests.disk import file_limit, unusable
 from tests.steam_engine.conftest import SETTINGS, capital, quiet, taught_model
 
 NewEditor = Callable[..., Editor]
@@ -154,18 +155,46 @@ def test_an_exception_in_the_middle_changes_nothing(new_editor: NewEditor) -> No
     assert same(weights(new_editor()), before)
 
 
-def test_a_full_disk_changes_nothing(new_editor: NewEditor, monkeypatch: pytest.MonkeyPatch) -> None:
+def files(directory: Path) -> list[str]:
+    return sorted(str(path.relative_to(directory)) for path in directory.rglob("*") if path.is_file())
+
+
+@pytest.mark.parametrize("limit", [0, 3000], ids=["nothing", "the factors alone"])
+def test_a_full_disk_changes_nothing(new_editor: NewEditor, tmp_path: Path, limit: int) -> None:
     editor = new_editor()
-    before = weights(editor)
+    editor.apply(capital("Spain", "Oslo"), quiet)
+    before, entries, kept = weights(editor), editor.entries, files(tmp_path / "journal")
+    assert (tmp_path / "journal" / "factors" / "000001.safetensors").stat().st_size < 3000
+    assert (tmp_path / "journal" / "journal.json").stat().st_size > 1500  # with a second edit it is over 3000
+    with file_limit(limit), pytest.raises(JournalError, match=r"nothing has changed\. Free some space"):
+        editor.apply_batch([capital(), capital("Poland", "Rome")], quiet)
+    assert same(weights(editor), before)
+    assert editor.entries == entries
+    assert files(tmp_path / "journal") == kept
+    editor.apply(capital(), quiet)
+    assert len(new_editor().active) == 2
 
-    def full(_path: Path, _data: bytes) -> None:
-        raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("steam_engine.journal.write_atomically", full)
-    with pytest.raises(JournalError, match="nothing has changed"):
+@pytest.mark.parametrize("part", ["journal", "journal/factors"])
+def test_a_journal_that_cannot_be_written_changes_nothing(new_editor: NewEditor, tmp_path: Path, part: str) -> None:
+    editor = new_editor()
+    editor.apply(capital("Spain", "Oslo"), quiet)
+    before, entries, kept = weights(editor), editor.entries, files(tmp_path / "journal")
+    with unusable(tmp_path / part), pytest.raises(JournalError, match=r"could not be written.*--workspace"):
         editor.apply(capital(), quiet)
     assert same(weights(editor), before)
-    assert editor.entries == ()
+    if part == "journal":
+        with unusable(tmp_path / part), pytest.raises(JournalError, match=r"could not be written.*--workspace"):
+            editor.undo()
+        assert same(weights(editor), before)
+    assert editor.entries == entries
+    assert files(tmp_path / "journal") == kept
+
+
+def test_a_journal_that_cannot_be_made_is_refused(new_editor: NewEditor, tmp_path: Path) -> None:
+    new_editor()
+    with unusable(tmp_path / "journal"), pytest.raises(JournalError, match=r"cannot be kept in .*--workspace"):
+        new_editor()
 
 
 def test_an_edit_beyond_the_norm_budget_is_refused(new_editor: NewEditor) -> None:
