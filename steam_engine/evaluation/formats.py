@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from steam_engine.evaluation.case import CaseEdit, EvalCase, Kind, Question
+from steam_engine.evaluation.second import second_question
 
 _RIPPLE_KINDS: tuple[tuple[str, Kind], ...] = (
     ("Logical_Generalization", "multi_hop"),
@@ -56,9 +57,11 @@ def _ours(row: dict[str, Any]) -> _Parts:
     )
     questions = [Question("direct", template.replace("{}", subject), (target,)) for template in templates]
     questions += [Question("paraphrase", text, (target,)) for text in _texts(row, "paraphrases")]
-    kinds: tuple[tuple[str, Kind], ...] = (("hops", "multi_hop"), ("locality", "locality"))
-    for key, kind in kinds:
-        questions += [Question(kind, _text(item, "q"), _accepted(item, "accept")) for item in _items(row, key)]
+    for item in _items(row, "hops"):
+        text = _text(item, "q")
+        second = _text(item, "second") if "second" in item else second_question(text, subject, target)
+        questions.append(Question("multi_hop", text, _accepted(item, "accept"), second))
+    questions += [Question("locality", _text(item, "q"), _accepted(item, "accept")) for item in _items(row, "locality")]
     return (edit,), questions
 
 

@@ -35,6 +35,13 @@ def test_our_own_format(tmp_path: Path) -> None:
     assert case.of_kind("direct")[0].text == "What is the capital of Chile?"
 
 
+def test_the_second_step_of_a_hop_is_read_or_made(tmp_path: Path) -> None:
+    given = {"q": "Which land holds the capital of Chile?", "accept": ["Norway"]}
+    row = OURS | {"hops": [given, given | {"q": "Which land?", "second": "In which land is Oslo?"}]}
+    (case,) = read(tmp_path, json.dumps(row)).cases
+    assert [hop.second for hop in case.of_kind("multi_hop")] == ["Which land holds Oslo?", "In which land is Oslo?"]
+
+
 def test_counterfact(tmp_path: Path) -> None:
     row = {"requested_rewrite": REWRITE, "paraphrase_prompts": ["Ann talks"], "neighborhood_prompts": ["Bob speaks"]}
     assert kinds(tmp_path, row) == [
