@@ -66,7 +66,7 @@ class Editor:
         self._neighbours = NeighbourKeys(loaded.arch, self.layer)
         self._statistics: Statistics | None = None
         self._solver: Solver | None = None
-        self._install_active()
+        self.restore()
 
     # -- state -------------------------------------------------------------------------------------------------
 
@@ -84,9 +84,14 @@ class Editor:
         """What the active edits add to the base weights: layer -> factor pairs, in order."""
         return pairs_by_layer(self.journal.tensors(self.active))
 
-    def _install_active(self) -> None:
-        self._weights.install(self._weights.compose(self.active_pairs()))
-        self._neighbours.forget()
+    def restore(self) -> None:
+        """Makes the weights those of the journal: the base plus the active edits."""
+        self._install(self.journal.tensors(self.active))
+
+    def _install(self, tensors: Sequence[EditTensors]) -> None:
+        """Makes the base plus some edits live."""
+        self._weights.install(self._weights.compose(pairs_by_layer(tensors)))
+        self._neighbours.stand_on([part for edit in tensors for part in edit.layers if part.layer < self.layer])
 
     def insight(self, number: int, layer: int | None = None) -> Insight:
         """How an active edit moved its subject's residual stream; the weights are as before afterwards.
@@ -115,10 +120,10 @@ class Editor:
     def _temporarily(self, tensors: Sequence[EditTensors]) -> Iterator[None]:
         """The base with the given edits is live inside; the journal's state is live afterwards, whatever happens."""
         try:
-            self._weights.install(self._weights.compose(pairs_by_layer(tensors)))
+            self._install(tensors)
             yield
         finally:
-            self._weights.install(self._weights.compose(self.active_pairs()))
+            self.restore()
 
     # -- preparation -------------------------------------------------------------------------------------------
 
@@ -215,13 +220,13 @@ class Editor:
     def undo(self, number: int | None = None) -> JournalEntry:
         """Takes an edit (default: the last active one) out of the weights; see `Journal.undo`."""
         entry = self.journal.undo(number)
-        self._install_active()
+        self.restore()
         return entry
 
     def redo(self, number: int | None = None) -> JournalEntry:
         """Puts an undone edit (default: the one undone last) back into the weights; see `Journal.redo`."""
         entry = self.journal.redo(number)
-        self._install_active()
+        self.restore()
         return entry
 
 

@@ -33,17 +33,24 @@ def subject_keys(arch: Architecture, layer: int, rows: Sequence[Row]) -> torch.T
 class NeighbourKeys:
     """Keys of the subjects that an edit must not move, remembered from edit to edit.
 
-    The keys of a layer depend on the layers below it alone, so edits of this layer do not change them: `forget` is
-    for edits further down.
+    The keys of a layer depend on the layers below it alone, so edits of this layer do not change them; where those
+    further down are others, `stand_on` is told.
     """
 
     def __init__(self, arch: Architecture, layer: int) -> None:
         self._arch, self._layer = arch, layer
         self._known: dict[Row, torch.Tensor] = {}
+        self._below: tuple[object, ...] = ()
 
-    def forget(self) -> None:
-        """The layers below have changed."""
-        self._known.clear()
+    def stand_on(self, below: Sequence[object]) -> None:
+        """What is in the weights of the layers below, in order; keys that were read above anything else are forgotten.
+
+        Args:
+            below: the changes themselves, told apart by identity.
+        """
+        if len(below) != len(self._below) or any(new is not old for new, old in zip(below, self._below, strict=True)):
+            self._known.clear()
+        self._below = tuple(below)
 
     def of(self, rows: Sequence[Row]) -> torch.Tensor:
         """Keys [n_subjects, d_ff] in fp32, as `subject_keys` gives them; only unknown rows are run."""
