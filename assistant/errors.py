@@ -69,5 +69,9 @@ class OptionError(AssistantError):
     """An option on the command line with a value that does not make sense."""
 
 
+class HalfDoneError(AssistantError):
+    """A change is in the weights and in the journal, and not among the known facts."""
+
+
 class StoppedError(AssistantError):
     """The person stopped what was waiting for its turn; nothing has changed."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import queue
 import threading
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
@@ -13,9 +14,10 @@ import torch
 from transformers import StoppingCriteria, StoppingCriteriaList, TextIteratorStreamer
 
 from assistant.conversation import Message
-from assistant.errors import StoppedError, TextTooLongError
+from assistant.errors import HalfDoneError, StoppedError, TextTooLongError
 from steam_engine.chat_format import render_chat
 from steam_engine.editor import Editor
+from steam_engine.errors import AmendError
 from steam_engine.exports.model import EditedModel, edited_model
 from steam_engine.generating import continued, end_ids
 from steam_engine.loading import LoadedModel
@@ -24,6 +26,8 @@ from steam_engine.types import FactEdit, JournalEntry, Progress, ProgressCallbac
 T = TypeVar("T")
 Work = Callable[[ProgressCallback, threading.Event], T]
 Record = Callable[[JournalEntry], None]
+
+_LOG = logging.getLogger(__name__)
 
 NEXT_QUESTION = "\nQuestion:"  # where a base model, which has no end of turn, starts to ask itself
 STOPPED = "Stopped; nothing has changed."
@@ -216,17 +220,13 @@ class ModelHost:
 
         Raises:
             StoppedError, EditError, EditCancelledError, JournalError: nothing has changed.
+            HalfDoneError: it could neither be recorded nor taken back; the message says what is so now.
         """
 
         def work(progress: ProgressCallback, stop: threading.Event) -> JournalEntry:
             entry = self._editor.apply(edit, progress, stop)
             self._revision += 1
-            try:
-                record(entry)
-            except Exception:
-                self._editor.undo(entry.number)
-                self._revision += 1
-                raise
+            self._note(entry, record, self._editor.undo)
             return entry
 
         return self.run(work, cancel)
@@ -240,6 +240,7 @@ class ModelHost:
 
         Raises:
             NothingToUndoError, JournalError, StoppedError: nothing has changed.
+            HalfDoneError: as `edit`.
         """
         return self._switch(self._editor.undo, self._editor.redo, number, cancel, record)
 
@@ -258,13 +259,48 @@ class ModelHost:
         with self._turn(cancel):
             entry = switch(number)
             self._revision += 1
-            try:
-                record(entry)
-            except Exception:
-                back(entry.number)
-                self._revision += 1
-                raise
+            self._note(entry, record, back)
             return entry
+
+    def _note(self, entry: JournalEntry, record: Record, back: Callable[[int | None], JournalEntry]) -> None:
+        """Tell `record` of a change; one that it cannot note is taken back.
+
+        Raises:
+            Exception: what `record` raised; the change is taken back.
+            HalfDoneError: it could not be taken back.
+        """
+        try:
+            record(entry)
+        except Exception as problem:
+            self._revision += 1
+            try:
+                back(entry.number)
+            except Exception as second:
+                self._follow_journal(entry, problem, second)
+            raise
+
+    def _follow_journal(self, entry: JournalEntry, problem: Exception, second: Exception) -> None:
+        """Make the weights what the journal says after a change that could neither be noted nor be taken back.
+
+        Raises HalfDoneError, unless the journal says that the change was taken back after all.
+        """
+        if not isinstance(problem, AmendError):
+            _LOG.error("A change could not be noted", exc_info=problem)
+        try:
+            self._editor.restore()
+        except Exception as third:
+            raise HalfDoneError(
+                f"Edit {entry.number} could neither be noted among the known facts nor be taken back, and the weights "
+                "are in doubt. Restart Amend now: weights and facts are then made what the journal says."
+            ) from third
+        state = next((e.state for e in self._editor.entries if e.number == entry.number), None)
+        if state == entry.state:
+            reason = str(problem) if isinstance(problem, AmendError) else "what went wrong is written in the terminal"
+            raise HalfDoneError(
+                f"Edit {entry.number} is {state} in the model and in its journal, but the known facts could not follow "
+                f"({reason.rstrip('.')}), and taking the change back failed too. Put that right and restart Amend: "
+                "the facts then follow the journal."
+            ) from second
 
     def run(self, work: Work[T], cancel: threading.Event) -> Generator[Progress, None, T]:
         """Run something long in a thread while the lock is held.

@@ -11,9 +11,9 @@ from types import SimpleNamespace
 import pytest
 
 from assistant.conversation import Message
-from assistant.errors import AssistantError, StoppedError, TextTooLongError
+from assistant.errors import AssistantError, HalfDoneError, StoppedError, TextTooLongError
 from assistant.host import ModelHost, SamplingOptions, until
-from steam_engine.errors import EditError
+from steam_engine.errors import EditError, JournalError
 from steam_engine.loading import load_model
 from steam_engine.types import CancelToken, FactEdit, JournalEntry, Progress, ProgressCallback
 from tests.assistant.fakes import TRACE
@@ -32,6 +32,9 @@ class ScriptedEditor:
         self.go = threading.Event()
         self.go.set()
         self.problem: Exception | None = None
+        self.refusal: Exception | None = None  # of undo and redo
+        self.late = False  # whether the refusal comes after the journal was written
+        self.restored = 0
 
     @property
     def active(self) -> tuple[JournalEntry, ...]:
@@ -51,8 +54,17 @@ class ScriptedEditor:
 
     def undo(self, number: int | None = None) -> JournalEntry:
         self.undone.append(number)
+        if self.refusal and not self.late:
+            raise self.refusal
         self.taken, self.entries = self.entries[-1], self.entries[:-1]
+        if self.refusal:
+            raise self.refusal
         return self.taken
+
+    def restore(self) -> None:
+        self.restored += 1
+        if isinstance(self.refusal, MemoryError):
+            raise self.refusal
 
     def redo(self, number: int | None = None) -> JournalEntry:
         self.entries += (self.taken,)
@@ -341,6 +353,45 @@ def test_a_change_that_cannot_be_noted_is_taken_back(host, editor) -> None:
         host.redo(None, never(), record)
     assert host.entries == ()
     assert free(host)
+
+
+@pytest.mark.parametrize("problem", [AssistantError("The disk is full."), RuntimeError("a mistake")])
+def test_what_can_neither_be_noted_nor_taken_back_is_told_as_it_is(host, editor, problem: Exception, caplog) -> None:
+    def record(entry: JournalEntry) -> None:
+        raise problem
+
+    editor.refusal = JournalError("The journal could not be written; nothing has changed.")
+    with pytest.raises(HalfDoneError, match=r"Edit 1 is active in the model and in its journal.*restart Amend") as told:
+        finish(host.edit(EDIT, never(), record))
+    assert "nothing has changed" not in str(told.value)
+    assert ("The disk is full)" in str(told.value)) != ("a mistake" in caplog.text)
+    assert [entry.state for entry in host.entries] == ["active"]
+    assert editor.restored == 1
+    assert host.revision == 2
+    assert free(host)
+
+
+def test_weights_that_cannot_be_restored_are_told(host, editor) -> None:
+    def record(entry: JournalEntry) -> None:
+        raise AssistantError("The disk is full.")
+
+    editor.refusal = MemoryError()
+    with pytest.raises(HalfDoneError, match=r"in doubt\. Restart Amend now"):
+        finish(host.edit(EDIT, never(), record))
+    assert free(host)
+
+
+def test_a_change_that_the_journal_took_back_is_taken_back(host, editor) -> None:
+    """Undo wrote the journal and failed after that; the weights follow the journal."""
+
+    def record(entry: JournalEntry) -> None:
+        raise AssistantError("The disk is full.")
+
+    editor.refusal, editor.late = RuntimeError("after the journal"), True
+    with pytest.raises(AssistantError, match="The disk is full"):
+        finish(host.edit(EDIT, never(), record))
+    assert host.entries == ()
+    assert editor.restored == 1
 
 
 def test_undo_tells_the_recorder(host) -> None:
