@@ -43,10 +43,13 @@ def export(
         ExportError: it could not be written, or gave other answers than the model here.
     """
     target, packed = exports / name, exports / f"{name}.zip"
-    exports.mkdir(parents=True, exist_ok=True)
 
     def refuse_existing() -> None:
-        if target.exists() or packed.exists():
+        try:
+            taken = target.exists() or packed.exists()
+        except OSError as problem:
+            raise ExportError(f"{exports} cannot be read ({problem.strerror}); nothing was exported.") from problem
+        if taken:
             raise ExportExistsError(f"There is already an export '{name}' in {exports}; choose another name.")
 
     def work(progress: ProgressCallback, stop: threading.Event) -> ExportReport:
@@ -85,7 +88,7 @@ def pack(directory: Path, target: Path) -> Generator[Progress, None, None]:
     """Store a directory in a zip file, uncompressed (weights do not get smaller), straight to the disk."""
     files = sorted(path for path in directory.rglob("*") if path.is_file())
     total = sum(path.stat().st_size for path in files)
-    temporary = target.with_name(f".{target.name}.tmp")
+    temporary = target.with_name(f".{target.name}{transaction.UNFINISHED}")
     done = 0
     try:
         with zipfile.ZipFile(temporary, "w", zipfile.ZIP_STORED, allowZip64=True) as archive:

@@ -15,6 +15,7 @@ from assistant.options import Options
 from assistant.workspace import Workspace, cache_directory, open_workspace
 from knowledge_store.store import KnowledgeStore
 from steam_engine.editor import Editor
+from steam_engine.exports.transaction import remove_leftovers
 from steam_engine.loading import load_model
 
 T = TypeVar("T")
@@ -36,6 +37,7 @@ def ready(options: Options, report: Report) -> Iterator[tuple[Assistant, Workspa
     transformers.logging.disable_progress_bar()
     with open_workspace(options.workspace) as workspace:
         report(f"Workspace: {workspace.root}")
+        remove_leftovers(workspace.exports)  # the workspace is ours alone, so whoever made them has ended
         with closing(_timed("the known facts", report, lambda: KnowledgeStore.open(workspace.store))) as store:
             loaded = _timed(
                 f"the model {options.model or '(the one that comes with Amend)'}",

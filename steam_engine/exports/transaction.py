@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 import tempfile
 import threading
@@ -20,6 +21,7 @@ from steam_engine.exports.work import Work
 from steam_engine.types import CancelToken, Progress, ProgressCallback
 
 MARGIN = 1.1  # a file system needs a little more than the bytes of the files
+UNFINISHED = ".amend-unfinished"  # how names of what is not ready end; they begin with a dot
 
 
 @dataclass(frozen=True)
@@ -99,12 +101,14 @@ def export(
     """
     work = Work(progress, cancel or threading.Event())
     started = time.perf_counter()
-    if target.exists():
-        raise ExportError(f"There is already an export named '{target.name}'. Choose another name.")
+    try:
+        _refuse_existing(target)
+    except OSError as error:
+        raise _unwritable(target.parent, error) from error
     size = format.size(model)
     _need(target.parent, copies * size + format.scratch(model))
     try:
-        temporary = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
+        temporary = Path(tempfile.mkdtemp(UNFINISHED, f".{target.name}.", target.parent))
     except OSError as error:
         raise _unwritable(target.parent, error) from error
     try:
@@ -119,8 +123,7 @@ def export(
         checked = format.check(Examination(model, copy, scratch, questions, live), work)
         work.go_on()
         written = sum(file.stat().st_size for file in copy.rglob("*") if file.is_file())
-        if target.exists():  # a rename would replace an empty directory
-            raise ExportError(f"There is already an export named '{target.name}'. Choose another name.")
+        _refuse_existing(target)  # a rename would replace an empty directory
         copy.rename(target)
     except (OSError, SafetensorError) as error:
         reason = getattr(error, "strerror", None) or str(error)
@@ -130,6 +133,24 @@ def export(
     progress(Progress("Exported", 3, 3))
     answers = tuple((question.text, answer) for question, answer in zip(questions, checked.answers, strict=True))
     return ExportReport(format.name, target, written, time.perf_counter() - started, checked.reader, answers)
+
+
+def remove_leftovers(directory: Path) -> None:
+    """Removes what killed processes left of exports to `directory`; nobody may be exporting there.
+
+    What cannot be removed stays: it is only in the way of space.
+    """
+    with contextlib.suppress(OSError):
+        for path in list(directory.glob(f".*{UNFINISHED}")):
+            if path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path, ignore_errors=True)
+            else:
+                path.unlink(missing_ok=True)
+
+
+def _refuse_existing(target: Path) -> None:
+    if target.exists():
+        raise ExportError(f"There is already an export named '{target.name}'. Choose another name.")
 
 
 def _need(directory: Path, size: int) -> None:

@@ -126,3 +126,16 @@ def test_half_an_archive_is_never_left(engine: list, tmp_path: Path) -> None:
 
 def test_every_format_can_be_typed() -> None:
     assert tuple(FORMATS) == EXPORT_FORMATS
+
+
+@pytest.mark.parametrize(
+    ("place", "complaint"), [("file/exports", "cannot be written to"), ("x" * 300, "cannot be read")]
+)
+def test_a_directory_that_cannot_be_used_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str, complaint: str
+) -> None:
+    (tmp_path / "file").write_text("in the way")
+    small = SimpleNamespace(name="small", size=lambda model: 10, scratch=lambda model: 0)
+    monkeypatch.setitem(FORMATS, "lora", small)
+    with pytest.raises(ExportError, match=complaint):
+        run(tmp_path / place, "mine", archive=False)

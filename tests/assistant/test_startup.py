@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,10 +16,13 @@ from assistant.briefing import brief
 from assistant.conversation import Conversation
 from assistant.errors import WorkspaceError
 from assistant.options import Options
+from knowledge_store.errors import StoreUnwritableError
 from steam_engine.editor import Editor
 from steam_engine.errors import JournalError
+from steam_engine.exports.transaction import UNFINISHED
 from steam_engine.loading import LoadedModel
 from steam_engine.types import FactEdit
+from tests.disk import unusable
 from tests.steam_engine.conftest import SETTINGS, taught_model
 
 QUESTION = "What is the capital of France?"
@@ -101,6 +105,35 @@ def test_facts_that_a_crash_kept_from_being_written_follow_the_journal(options: 
     with startup.ready(options, lambda line: None) as (assistant, _):
         assert say(assistant, Conversation(), "/edit France | capital | Lyon")[0].proposal.known_object == "Paris"
     assert workspace.root == options.workspace
+
+
+def test_a_change_that_is_half_done_is_whole_after_a_restart(options: Options, monkeypatch) -> None:
+    """The disk refuses the facts and then, when the edit is to be taken back, the journal."""
+    with startup.ready(options, lambda line: None) as (assistant, workspace), contextlib.ExitStack() as refusing:
+
+        def refuse(*args: object) -> None:
+            refusing.enter_context(unusable(workspace.journal))
+            raise StoreUnwritableError("The facts file cannot be written: the disk is full.")
+
+        proposal = assistant.propose("France", "capital", "Rome")
+        monkeypatch.setattr(assistant._store, "record_edit", refuse)
+        failure = list(assistant.apply(Conversation(), proposal))[-1]
+        assert isinstance(failure, ev.Failure)
+        assert "Edit 1 is active" in failure.message
+        assert "restart Amend" in failure.message
+        edited = say(assistant, Conversation(), QUESTION)[-1].text
+    with startup.ready(options, lambda line: None) as (assistant, _):
+        assert [entry.state for entry in assistant.journal()] == ["active"]
+        assert say(assistant, Conversation(), QUESTION)[-1].text == edited
+        assert say(assistant, Conversation(), "/edit France | capital | Lyon")[0].proposal.known_object == "Rome"
+
+
+def test_what_a_killed_export_left_is_removed_at_the_next_start(options: Options) -> None:
+    assert options.workspace is not None
+    left = options.workspace / "exports" / f".mine.abcdefgh{UNFINISHED}"
+    left.mkdir(parents=True)
+    with startup.ready(options, lambda line: None):
+        assert not left.exists()
 
 
 def test_the_same_model_in_another_dtype_is_refused_with_the_remedy(options: Options, monkeypatch) -> None:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import torch
 
 from steam_engine.editor import Editor
 from steam_engine.errors import ExportError
@@ -16,11 +19,11 @@ from steam_engine.exports import reading
 from steam_engine.exports.asking import Question, ask_live
 from steam_engine.exports.checkpoint import Checkpoint, weight_bytes
 from steam_engine.exports.model import edited_model
-from steam_engine.exports.transaction import ExportReport, export
+from steam_engine.exports.transaction import ExportReport, export, remove_leftovers
 from steam_engine.exports.work import Work
 from steam_engine.loading import LoadedModel, load_model
 from steam_engine.types import Progress
-from tests.steam_engine.conftest import capital, quiet
+from tests.steam_engine.conftest import capital, quiet, taught_model
 
 QUESTIONS = (Question("What is the capital of France?", "Rome"), Question("What is the capital of Germany?"))
 NewEditor = Callable[..., Editor]
@@ -133,3 +136,45 @@ def test_a_reader_that_says_nothing_is_no_check(
     with pytest.raises(ExportError, match="said nothing"):
         write(new_editor(), tmp_path / "out" / "bad")
     assert list((tmp_path / "out").iterdir()) == []
+
+
+KILLED = """
+import sys
+from pathlib import Path
+import torch
+from steam_engine.editor import Editor
+from steam_engine.exports.asking import Question
+from steam_engine.exports.checkpoint import Checkpoint
+from steam_engine.exports.model import edited_model
+from steam_engine.exports.transaction import export
+from tests.steam_engine.conftest import SETTINGS
+folder = Path(sys.argv[1])
+editor = Editor(torch.load(folder / "model.pt", weights_only=False), folder / "journal", folder / "cache", SETTINGS)
+
+def wait(progress):
+    if progress.stage == "Asking the live model":
+        print("written", flush=True)
+        sys.stdin.readline()
+
+export(Checkpoint(), edited_model(editor), folder / "out" / "mine", [Question("Who?")], wait)
+"""
+
+
+def test_what_a_killed_export_leaves_can_be_removed(tmp_path: Path) -> None:
+    torch.save(taught_model("llama"), tmp_path / "model.pt")
+    out = tmp_path / "out"
+    process = subprocess.Popen(
+        [sys.executable, "-c", KILLED, str(tmp_path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "written\n"
+    process.kill()
+    process.communicate()
+    (left,) = out.iterdir()
+    assert (left / "copy" / "model.safetensors").stat().st_size > 0
+    (out / ".mine.zip.amend-unfinished").write_text("half an archive")
+    (out / ".mine.abcdefgh").mkdir()  # not ours
+    (out / "finished").mkdir()
+    remove_leftovers(out)
+    assert sorted(path.name for path in out.iterdir()) == [".mine.abcdefgh", "finished"]
+    remove_leftovers(tmp_path / "missing")
