@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -50,6 +50,15 @@ class Result:
     fluency: float
 
 
+@dataclass(frozen=True)
+class Failed:
+    """A case that could not be measured under a method; a later run tries it again."""
+
+    method: str
+    case: int
+    reason: str
+
+
 class Plan(BaseModel):
     """What a run does; results of another plan are not mixed with it."""
 
@@ -66,7 +75,26 @@ class Plan(BaseModel):
     version: int = 1
 
 
-class ResultFile:
+class Results:
+    """Results in memory, in the order in which they came."""
+
+    def __init__(self, results: Iterable[Result] = ()) -> None:
+        self.results = list(results)
+
+    def has(self, method: str, case: int, done: int | None = None) -> bool:
+        """Whether a case was measured already (at that number of edits)."""
+        return any(r.method == method and r.case == case and done in (None, r.done) for r in self.results)
+
+    def of_case(self, case: int) -> Result | None:
+        """The first result of a case under any method: it knows what the unedited model says."""
+        return next((r for r in self.results if r.case == case), None)
+
+    def add(self, result: Result) -> None:
+        """Keeps one more result."""
+        self.results.append(result)
+
+
+class ResultFile(Results):
     """results.jsonl in a directory, with the plan beside it. A line is there whole, or not at all.
 
     Raises:
@@ -90,7 +118,7 @@ class ResultFile:
                 write_atomically(beside, plan.model_dump_json(indent=1).encode())
         except (OSError, ValidationError) as error:
             raise EvaluationError(f"The results in {directory} cannot be used: {error}") from error
-        self.results = list(self._read())
+        super().__init__(self._read())
 
     def _read(self) -> Iterator[Result]:
         if not self.path.exists():
@@ -109,10 +137,6 @@ class ResultFile:
                     f"Line {number} of {self.path} is damaged. Delete that line to measure it again."
                 ) from None
 
-    def has(self, method: str, case: int, done: int | None = None) -> bool:
-        """Whether a case was measured already (at that number of edits)."""
-        return any(r.method == method and r.case == case and done in (None, r.done) for r in self.results)
-
     def add(self, result: Result) -> None:
         """Writes one more result, and is sure that it is on the disk."""
         line = TypeAdapter(Result).dump_json(result) + b"\n"
@@ -123,4 +147,4 @@ class ResultFile:
                 os.fsync(file.fileno())
         except OSError as error:
             raise EvaluationError(f"A result could not be written to {self.path}: {error.strerror}") from error
-        self.results.append(result)
+        super().add(result)
