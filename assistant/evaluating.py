@@ -7,9 +7,11 @@ import random
 import tempfile
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import asdict, replace
 from pathlib import Path
 
+import torch
 import transformers
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TextColumn, TimeRemainingColumn
@@ -21,13 +23,15 @@ from assistant.workspace import cache_directory
 from knowledge_store.store import KnowledgeStore
 from steam_engine.errors import CaseFileError
 from steam_engine.evaluation.case import CaseEdit, EvalCase
+from steam_engine.evaluation.cluster import Cluster, connected
 from steam_engine.evaluation.plots import write_plots
 from steam_engine.evaluation.reading import CaseFile, read_cases
 from steam_engine.evaluation.report import Report, as_markdown, make_report, write_report
-from steam_engine.evaluation.results import Plan, ResultFile
+from steam_engine.evaluation.results import Failed, Plan, ResultFile
 from steam_engine.evaluation.running import Evaluation
 from steam_engine.evaluation.wishes import plain_wish
-from steam_engine.loading import LoadedModel, load_model
+from steam_engine.evaluation.worker import worker_model
+from steam_engine.loading import LoadedModel, load_model, pick_dtype
 from steam_engine.methods.registry import method
 from steam_engine.settings import EditSettings
 from steam_engine.text import mentions
@@ -82,6 +86,7 @@ def evaluate(
     progress: ProgressCallback,
     tell: Callable[[str], None],
     cancel: CancelToken | None = None,
+    cluster: Cluster | None = None,
 ) -> Report:
     """Measures, and writes results.jsonl, report.json, report.md and plots to `options.out`.
 
@@ -94,6 +99,7 @@ def evaluate(
         progress: told about cases.
         tell: told sentences for the user.
         cancel: set to stop; what was measured stays.
+        cluster: where to measure, instead of on `loaded`.
 
     Raises:
         CaseFileError, UnknownMethodError, EvaluationError: see the message.
@@ -119,7 +125,6 @@ def evaluate(
         settings=asdict(settings),
     )
     cancel = cancel or threading.Event()
-    methods = [method(name, loaded, cache_dir, progress, cancel, settings) for name in options.methods]
     results = ResultFile(options.out, plan)
     if results.results:
         tell(f"Going on with {len(results.results)} results in {options.out}.")
@@ -127,10 +132,22 @@ def evaluate(
     def wish(edit: CaseEdit, case: EvalCase) -> FactEdit:
         return store_wish(store, edit, case)
 
-    evaluation = Evaluation(loaded, cases, wish, results, options.mode, options.batch, progress, cancel)
-    for one in methods:
-        evaluation.run(one)
-    report = make_report(plan, file.skipped, results.results)
+    failed: list[Failed] = []
+    if cluster is None:
+        methods = [method(name, loaded, cache_dir, progress, cancel, settings) for name in options.methods]
+        evaluation = Evaluation(loaded, cases, wish, results, options.mode, options.batch, progress, cancel)
+        for one in methods:
+            evaluation.run(one)
+    else:
+        from steam_engine.evaluation.spread import Spread  # needs Ray
+
+        order = worker_model(loaded, cluster.device(options.device), cache_dir, options.mode, settings)
+        places = cluster.places(order.device, loaded.n_bytes)
+        tell(f"{len(places)} workers on {len({place.node for place in places})} machines.")
+        with Spread(places, order, progress, tell, cancel) as spread:
+            for name in options.methods:
+                failed += spread.run(name, cases, options.mode, options.batch, wish, results)
+    report = make_report(plan, file.skipped, results.results, failed)
     write_report(report, options.out)
     write_plots(report, options.out)
     return report
@@ -148,8 +165,14 @@ def run_command(command: EvaluateCommand) -> None:
     transformers.logging.disable_progress_bar()
     console = Console(stderr=True)
     file = read_cases(command.cases)  # a file without cases is told before the model is loaded
-    with tempfile.TemporaryDirectory() as folder, KnowledgeStore.open(Path(folder)) as store:
-        loaded = load_model(command.model, command.device, command.dtype, cache_directory())
+    with ExitStack() as stack:
+        cluster = stack.enter_context(connected(command.ray)) if command.ray else None
+        store = stack.enter_context(KnowledgeStore.open(Path(stack.enter_context(tempfile.TemporaryDirectory()))))
+        device, dtype = command.device, command.dtype
+        if cluster is not None:  # here the model only tells what it is, and shall not fill a worker's GPU
+            dtype = str(pick_dtype(dtype, torch.device(cluster.device(device)))).removeprefix("torch.")
+            device = "cpu"
+        loaded = load_model(command.model, device, dtype, cache_directory())
         columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
         with ProgressBars(*columns, console=console) as bars:
             tasks: dict[str, TaskID] = {}
@@ -162,6 +185,6 @@ def run_command(command: EvaluateCommand) -> None:
             def tell(line: str) -> None:
                 console.print(line, markup=False, highlight=False)
 
-            report = evaluate(loaded, store, cache_directory(), command, file, progress, tell)
+            report = evaluate(loaded, store, cache_directory(), command, file, progress, tell, cluster=cluster)
     print(as_markdown(report))
     console.print(f"Written to {command.out}: results.jsonl, report.json, report.md, plots.", markup=False)

@@ -18,6 +18,7 @@ examples:
   python app.py evaluate cases.jsonl --out results
   python app.py evaluate counterfact.json --methods steam,rome --limit 50 --seed 1 --out results
   python app.py evaluate cases.jsonl --methods steam,memit --batch 10 --out batches
+  python app.py evaluate cases.jsonl --ray auto --out results
 
 CASES is JSON lines or a JSON list, in Amend's own form, or as CounterFact, EasyEdit, KnowEdit, MQuAKE or RippleEdits
 have them; docs/evaluate.md shows each. A run that was stopped goes on when it is started again with the same options.
@@ -38,6 +39,7 @@ class EvaluateCommand:
     model: str | None
     device: str
     dtype: str
+    ray: str | None = None  # address of a cluster
 
 
 def parse_evaluate(arguments: Sequence[str]) -> EvaluateCommand:
@@ -52,6 +54,10 @@ def parse_evaluate(arguments: Sequence[str]) -> EvaluateCommand:
         parser.error("--sequential and --batch exclude each other")
     if found.seed is not None and found.limit is None:
         parser.error("--seed draws the cases of a --limit; give both, or none")
+    if found.ray and found.sequential:
+        parser.error("--ray spreads cases, and those of --sequential hang together; leave one of the two out")
+    if found.ray and ":" in found.device:
+        parser.error(f"--device {found.device} is one GPU of one machine; with --ray use --device cuda")
     return EvaluateCommand(
         cases=found.cases,
         methods=found.methods,
@@ -63,6 +69,7 @@ def parse_evaluate(arguments: Sequence[str]) -> EvaluateCommand:
         model=found.model,
         device=found.device,
         dtype=found.dtype,
+        ray=found.ray,
     )
 
 
@@ -83,6 +90,12 @@ def _parser() -> Parser:
     parser.add_argument(
         "--sequential", action="store_true", help="one case after another into the same model, measured on the way"
     )
+    parser.add_argument(
+        "--ray",
+        type=_ray,
+        metavar="ADDRESS",
+        help="measure on the workers of a Ray cluster: auto, local or host:port (needs: pip install ray)",
+    )
     add_model_options(parser)
     return parser
 
@@ -100,6 +113,14 @@ def _methods(text: str) -> tuple[str, ...]:
     if unknown or not names:
         raise argparse.ArgumentTypeError(f"there is no method '{', '.join(unknown)}'; use some of {METHODS}")
     return names
+
+
+def _ray(text: str) -> str:
+    address = filled(text)
+    host, _, port = address.rpartition(":")
+    if address not in ("auto", "local") and not (host and port.isdecimal() and port.isascii() and "/" not in host):
+        raise argparse.ArgumentTypeError(f"'{address}' is not the address of a Ray cluster; use auto, local, host:port")
+    return address
 
 
 def _count(text: str) -> int:

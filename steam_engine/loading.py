@@ -49,6 +49,11 @@ class LoadedModel:
         """The dtype as --dtype takes it: "float32"."""
         return str(self.dtype).removeprefix("torch.")
 
+    @property
+    def n_bytes(self) -> int:
+        """Of the weights."""
+        return sum(p.numel() * p.element_size() for p in self.model.parameters())
+
 
 def pick_device(device: str) -> torch.device:
     """The device a user means; "auto" prefers cuda, then mps, then cpu.

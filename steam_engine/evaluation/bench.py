@@ -67,8 +67,7 @@ class Bench:
         """Asks the unedited model, once for all methods."""
         if case.number in self._before:
             return
-        found = results.of_case(case.number)
-        if found is not None:
+        for found in results.of_case(case.number):
             answers = tuple(a.before for a in found.asked)
             self._before[case.number] = _Before(answers, tuple(a.answerable for a in found.asked))
             return

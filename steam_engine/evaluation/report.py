@@ -12,7 +12,7 @@ from pathlib import Path
 from steam_engine.errors import EvaluationError
 from steam_engine.evaluation.case import Kind
 from steam_engine.evaluation.reading import Skipped
-from steam_engine.evaluation.results import Plan, Result
+from steam_engine.evaluation.results import Failed, Plan, Result
 from steam_engine.evaluation.statistics import Comparison, Rate, compare, rate
 from steam_engine.journal import write_atomically
 
@@ -51,9 +51,12 @@ class Report:
     skipped: tuple[Skipped, ...]
     summaries: tuple[Summary, ...]
     comparisons: dict[str, dict[str, Comparison]]  # "steam - rome" -> kind -> test
+    failed: tuple[Failed, ...] = ()
 
 
-def make_report(plan: Plan, skipped: Sequence[Skipped], results: Sequence[Result]) -> Report:
+def make_report(
+    plan: Plan, skipped: Sequence[Skipped], results: Sequence[Result], failed: Sequence[Failed] = ()
+) -> Report:
     """Summarises results by method and number of edits, and compares methods pairwise."""
     groups: dict[tuple[str, int], list[Result]] = {}
     for result in results:
@@ -67,7 +70,7 @@ def make_report(plan: Plan, skipped: Sequence[Skipped], results: Sequence[Result
     }
     ordered = sorted(groups.items(), key=lambda item: item[0][1])  # methods stay as they were run
     summaries = tuple(_summary(method, done, found) for (method, done), found in ordered)
-    return Report(plan, tuple(skipped), summaries, comparisons)
+    return Report(plan, tuple(skipped), summaries, comparisons, tuple(failed))
 
 
 def _right(results: Sequence[Result], kind: Kind) -> dict[int, list[bool]]:
@@ -104,6 +107,7 @@ def as_json(report: Report) -> str:
     data = {
         "plan": report.plan.model_dump(mode="json"),
         "skipped": [asdict(row) for row in report.skipped],
+        "failed": [asdict(case) for case in report.failed],
         "methods": [
             {**asdict(s), "rates": {kind: {**asdict(r), "value": r.value} for kind, r in s.rates.items()}}
             for s in report.summaries
@@ -172,6 +176,10 @@ def as_markdown(report: Report) -> str:
             for pair, tests in report.comparisons.items()
         ]
         lines += [*_table(["methods", *(TITLES[kind] for kind in shown)], rows), ""]
+    if report.failed:
+        rows = [[str(f.case), f.method, f.reason] for f in report.failed]
+        lines += ["## Cases that could not be measured", "", "They are missing above; a new run tries them again.", ""]
+        lines += [*_table(["case", "method", "why"], rows), ""]
     if report.skipped:
         lines += ["## Rows left out", "", *(f"- {row.number}: {row.reason}" for row in report.skipped), ""]
     return "\n".join(lines)

@@ -79,19 +79,26 @@ class Results:
     """Results in memory, in the order in which they came."""
 
     def __init__(self, results: Iterable[Result] = ()) -> None:
-        self.results = list(results)
+        self.results: list[Result] = []
+        self._by_case: dict[int, list[Result]] = {}
+        for result in results:
+            self._keep(result)
+
+    def _keep(self, result: Result) -> None:
+        self.results.append(result)
+        self._by_case.setdefault(result.case, []).append(result)
 
     def has(self, method: str, case: int, done: int | None = None) -> bool:
         """Whether a case was measured already (at that number of edits)."""
-        return any(r.method == method and r.case == case and done in (None, r.done) for r in self.results)
+        return any(r.method == method and done in (None, r.done) for r in self.of_case(case))
 
-    def of_case(self, case: int) -> Result | None:
-        """The first result of a case under any method: it knows what the unedited model says."""
-        return next((r for r in self.results if r.case == case), None)
+    def of_case(self, case: int) -> tuple[Result, ...]:
+        """The results of a case under all methods; each of them knows what the unedited model says."""
+        return tuple(self._by_case.get(case, ()))
 
     def add(self, result: Result) -> None:
         """Keeps one more result."""
-        self.results.append(result)
+        self._keep(result)
 
 
 class ResultFile(Results):
@@ -147,4 +154,4 @@ class ResultFile(Results):
                 os.fsync(file.fileno())
         except OSError as error:
             raise EvaluationError(f"A result could not be written to {self.path}: {error.strerror}") from error
-        super().add(result)
+        self._keep(result)

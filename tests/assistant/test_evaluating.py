@@ -76,6 +76,12 @@ def test_options(cases: str, tmp_path: Path) -> None:
     assert (found.limit, found.mode, found.batch) == (5, "batch", 2)
     assert parse_evaluate([cases, "--out", str(tmp_path)]).methods == ("steam", "rome", "memit", "ft", "told")
     assert parse_evaluate([cases, "--out", str(tmp_path), "--sequential"]).mode == "sequential"
+    assert parse_evaluate([cases, "--out", str(tmp_path)]).ray is None
+
+
+@pytest.mark.parametrize("address", ["auto", "local", "10.0.0.7:6379", "[::1]:6379", "head.example:6379"])
+def test_addresses_of_a_cluster(cases: str, tmp_path: Path, address: str) -> None:
+    assert parse_evaluate([cases, "--out", str(tmp_path), "--ray", address]).ray == address
 
 
 @pytest.mark.parametrize(
@@ -87,6 +93,10 @@ def test_options(cases: str, tmp_path: Path) -> None:
         (["--batch", "2", "--sequential"], "exclude each other"),
         (["--seed", "1"], "draws the cases of a --limit"),
         (["--device", "tpu"], "is not a device"),
+        (["--ray", "10.0.0.7"], "'10.0.0.7' is not the address of a Ray cluster; use auto, local, host:port"),
+        (["--ray", "ray://head:10001"], "is not the address"),
+        (["--ray", "local", "--sequential"], "leave one of the two out"),
+        (["--ray", "local", "--device", "cuda:1"], "with --ray use --device cuda"),
     ],
 )
 def test_bad_options(cases: str, tmp_path: Path, capsys: Capture, extra: list[str], message: str) -> None:
