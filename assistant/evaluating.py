@@ -143,7 +143,8 @@ def evaluate(
 
         order = worker_model(loaded, cluster.device(options.device), cache_dir, options.mode, settings)
         places = cluster.places(order.device, loaded.n_bytes)
-        tell(f"{len(places)} workers on {len({place.node for place in places})} machines.")
+        machines = len({place.node for place in places})
+        tell(f"{len(places)} worker{'s' * (len(places) > 1)} on {machines} machine{'s' * (machines > 1)}.")
         with Spread(places, order, progress, tell, cancel) as spread:
             for name in options.methods:
                 failed += spread.run(name, cases, options.mode, options.batch, wish, results)

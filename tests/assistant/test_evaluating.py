@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -116,3 +117,28 @@ def test_a_missing_file_and_a_file_without_cases(tmp_path: Path, cases: str, cap
     told = capsys.readouterr().err
     assert "holds no case" in told
     assert "Traceback" not in told
+
+
+def test_the_command_on_a_cluster_of_its_own_measures_what_it_measures_alone(
+    tmp_path: Path, tiny_model: Path, capsys: Capture
+) -> None:
+    row = {
+        "template": "The capital of {} is",
+        "questions": ["What is the capital of {}?"],
+        "target": "Rome",
+        "locality": [{"q": "What is the capital of Italy?", "accept": ["Rome"]}],
+    }
+    file = tmp_path / "cases.jsonl"
+    file.write_text("".join(json.dumps({**row, "subject": s}) + "\n" for s in ("France", "Spain", "Peru")))
+    asked: list[dict[int, object]] = []
+    for name, extra in (("alone", []), ("spread", ["--ray", "local"])):
+        command = ["evaluate", str(file), "--methods", "told", "--model", str(tiny_model), "--device", "cpu"]
+        assert main([*command, "--out", str(tmp_path / name), *extra]) == 0
+        lines = (tmp_path / name / "results.jsonl").read_text().splitlines()
+        asked.append({json.loads(line)["case"]: json.loads(line)["asked"] for line in lines})
+    assert asked[0] == asked[1]
+    assert set(asked[1]) == {1, 2, 3}
+    told = capsys.readouterr()
+    assert "on 1 machine." in told.err
+    assert told.out.count("| told | 1 |") == 2
+    assert (tmp_path / "alone" / "plan.json").read_bytes() == (tmp_path / "spread" / "plan.json").read_bytes()

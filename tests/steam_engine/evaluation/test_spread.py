@@ -160,7 +160,7 @@ def test_a_worker_that_is_killed_loses_no_result_and_a_run_alone_can_be_continue
 
 
 class Fragile(Worker):
-    """Dies of one case every time, and fails at another the first time on each process."""
+    """Dies of one case every time."""
 
     def measure(self, job: Job) -> tuple[Result, ...]:
         if job.cases[0].number == 2:
