@@ -97,8 +97,9 @@ def connected(address: str) -> Iterator[Cluster]:
         EvaluationError: Ray is not installed, or nothing that can be used answers at the address.
     """
     require_ray()
-    if address == "local":  # a cluster of our own tells nobody that it runs
-        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    if address == "local":
+        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # a cluster of our own tells nobody that it runs
+        os.environ.setdefault("RAY_worker_niceness", "0")  # seconds of an edit shall be those of a run alone
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # the coming behaviour, without the warning
     import ray
 

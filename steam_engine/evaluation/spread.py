@@ -25,7 +25,7 @@ from steam_engine.evaluation.worker import Job, Worker, WorkerModel
 from steam_engine.types import CancelToken, Progress, ProgressCallback
 
 TRIES = 3  # of a session, and of a worker that does not come up
-PLACE_SECONDS = 180.0  # until the first worker has a process
+PLACE_SECONDS = 300.0  # until the first worker has a process
 _LOOK = 0.2  # seconds between looks at the cancel token
 
 _Stage = Literal["start", "load", "prepare", "measure"]

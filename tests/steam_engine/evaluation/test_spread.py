@@ -49,16 +49,19 @@ CASES = tuple(case(n, s, "Oslo") for n, s in enumerate(("France", "Spain", "Germ
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
-    """Two CPUs for two workers, with little shared memory and no dashboard."""
-    machines = Machines(
-        initialize_head=True,
-        head_node_args={"num_cpus": 2, "object_store_memory": 80 * 2**20, "include_dashboard": False},
-    )
-    try:
-        with connected(machines.address) as found:
-            yield found
-    finally:
-        machines.shutdown()
+    """Two CPUs for two workers, with little shared memory, no dashboard, and as much right to the CPU as this test."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("RAY_worker_niceness", "0")
+        patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
+        machines = Machines(
+            initialize_head=True,
+            head_node_args={"num_cpus": 2, "object_store_memory": 80 * 2**20, "include_dashboard": False},
+        )
+        try:
+            with connected(machines.address) as found:
+                yield found
+        finally:
+            machines.shutdown()
 
 
 @pytest.fixture(scope="module")
