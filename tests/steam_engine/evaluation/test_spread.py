@@ -115,8 +115,9 @@ def spread_out(
     tell: Callable[[str], None] = print,
     cancel: threading.Event = NEVER,
     worker: type[Worker] = Worker,
+    n: int = 2,
 ) -> Spread:
-    return Spread(cluster.places("cpu", 0), order, progress, tell, cancel, worker)
+    return Spread(cluster.places("cpu", 0)[:n], order, progress, tell, cancel, worker)
 
 
 def test_the_results_are_those_of_a_run_alone(
@@ -184,53 +185,41 @@ def test_a_case_that_kills_every_worker_is_reported_and_the_others_are_measured(
     assert comparable(results.results) == [r for r in expected if r.method == "told" and r.case in (1, 3)]
 
 
-def test_a_stopped_run_keeps_what_was_measured_and_ends_its_workers(
-    cluster: Cluster, order: WorkerModel, expected: list[Result], tmp_path: Path
+def test_a_stopped_run_of_batches_is_continued_alone(
+    cluster: Cluster, order: WorkerModel, loaded: LoadedModel, cache: Path, tmp_path: Path
 ) -> None:
     cancel = threading.Event()
-    batches = replace(order, mode="batch")
-    results = ResultFile(tmp_path, plan("batch"))
+    results = ResultFile(tmp_path / "spread", plan("batch"))
 
     def stop(progress: Progress) -> None:
         if progress.done:
             cancel.set()
 
-    with (
-        pytest.raises(EditCancelledError, match="run it again to go on"),
-        spread_out(cluster, batches, stop, cancel=cancel) as spread,
-    ):
-        spread.run("steam", CASES, "batch", 2, plain_wish, results)
-    assert {r.done for r in results.results} <= {1, 2}
-    assert 0 < len(results.results) < 5
-
-
-def test_batches_are_those_of_a_run_alone(
-    cluster: Cluster, order: WorkerModel, loaded: LoadedModel, cache: Path, tmp_path: Path
-) -> None:
-    results = ResultFile(tmp_path / "spread", plan("batch"))
-    with spread_out(cluster, replace(order, mode="batch")) as spread:
-        for name in METHODS:
-            spread.run(name, CASES, "batch", 2, plain_wish, results)
+    with spread_out(cluster, replace(order, mode="batch"), stop, cancel=cancel, n=1) as spread:
         with pytest.raises(EvaluationError, match="cannot be spread"):
-            spread.run("told", CASES, "sequential", 1, plain_wish, results)
-    assert comparable(results.results) == alone(loaded, cache, ResultFile(tmp_path / "alone", plan("batch")), "batch")
+            spread.run("steam", CASES, "sequential", 1, plain_wish, results)
+        with pytest.raises(EditCancelledError, match="run it again to go on"):
+            spread.run("steam", CASES, "batch", 2, plain_wish, results)
+    assert spread.pids == ()
+    assert [(r.case, r.done) for r in results.results] == [(1, 2), (2, 2)]
+    expected = alone(loaded, cache, ResultFile(tmp_path / "alone", plan("batch")), "batch")
+    assert alone(loaded, cache, ResultFile(tmp_path / "spread", plan("batch")), "batch") == expected
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"model": "/nowhere/model"}, r"worker on .*process \d+\) cannot take part: '/nowhere/model' is neither"),
-        ({"fingerprint": "0"}, r"worker on .* has other weights than the one here"),
-    ],
-)
-def test_a_worker_without_the_model_is_named(
-    cluster: Cluster, order: WorkerModel, tmp_path: Path, change: dict[str, str], message: str
-) -> None:
+def test_a_worker_without_the_model_is_named(cluster: Cluster, order: WorkerModel, tmp_path: Path) -> None:
     with (
-        spread_out(cluster, replace(order, **change)) as spread,
-        pytest.raises(EvaluationError, match=message),
+        spread_out(cluster, replace(order, model="/nowhere/model"), n=1) as spread,
+        pytest.raises(
+            EvaluationError, match=r"worker on .*process \d+\) cannot take part: '/nowhere/model' is neither"
+        ),
     ):
         spread.run("told", CASES, "each", 1, plain_wish, ResultFile(tmp_path, plan()))
+
+
+def test_a_worker_with_another_model_does_not_take_part(order: WorkerModel) -> None:
+    worker = Worker(torch.get_num_threads())
+    assert worker.load(order) is None
+    assert "has other weights than the one here" in str(worker.load(replace(order, fingerprint="0")))
 
 
 class Unready(Worker):
@@ -242,7 +231,7 @@ class Unready(Worker):
 
 def test_workers_that_never_come_up_end_the_run(cluster: Cluster, order: WorkerModel, tmp_path: Path) -> None:
     with (
-        spread_out(cluster, order, worker=Unready) as spread,
+        spread_out(cluster, order, worker=Unready, n=1) as spread,
         pytest.raises(EvaluationError, match=r"No worker is left; .*its process died"),
     ):
         spread.run("told", CASES, "each", 1, plain_wish, ResultFile(tmp_path, plan()))
