@@ -102,7 +102,7 @@ def evaluate(
         cluster: where to measure, instead of on `loaded`.
 
     Raises:
-        CaseFileError, UnknownMethodError, EvaluationError: see the message.
+        CaseFileError, UnknownMethodError, EvaluationError, CorpusError: see the message.
         EditCancelledError: `cancel` was set.
     """
     cases = chosen_cases(file.cases, options.limit, options.seed)
@@ -113,7 +113,7 @@ def evaluate(
         tell(f"Row {row.number} of {options.cases.name} is left out: {row.reason}.")
     if len(file.skipped) > 20:
         tell(f"{len(file.skipped) - 20} more rows are left out; the report lists them all.")
-    settings = EditSettings()
+    settings = EditSettings(statistics=options.statistics)
     plan = Plan(
         model=loaded.name,
         fingerprint=loaded.fingerprint,

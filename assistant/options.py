@@ -11,6 +11,8 @@ from typing import Literal, NoReturn
 
 from assistant.commands import EXPORT_FORMATS, parse_export
 from assistant.errors import AssistantError
+from steam_engine.corpora.source import FileSource, parse_source
+from steam_engine.errors import CorpusError
 
 DEFAULT_PORT = 7860
 
@@ -45,6 +47,7 @@ class Options:
     open_browser: bool
     yes: bool
     export: tuple[str, str] = ("", "")  # (format, name) in the mode of that name
+    statistics: str = ""  # source of the second moments; "": the model itself
 
 
 class Parser(argparse.ArgumentParser):
@@ -70,6 +73,8 @@ def parse_options(arguments: Sequence[str] | None = None) -> Options:
                 parser.error(f"--{name.replace('_', '-')} is only for the web page, not for {found.mode}")
     if found.mode != "chat" and found.yes:
         parser.error("--yes is only for chat: python app.py chat --yes")
+    if found.mode == "export" and found.statistics:
+        parser.error("--statistics is for making edits, not for export")
     return Options(
         mode=found.mode,
         model=found.model,
@@ -81,6 +86,7 @@ def parse_options(arguments: Sequence[str] | None = None) -> Options:
         open_browser=not found.no_browser,
         yes=found.yes,
         export=_export(parser, found.mode, found.what),
+        statistics=found.statistics or "",
     )
 
 
@@ -113,6 +119,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("what", nargs="*", metavar="FORMAT NAME", help=f"for export: {', '.join(EXPORT_FORMATS)}")
     add_model_options(parser)
+    add_statistics_option(parser)
     parser.add_argument(
         "--workspace",
         type=directory,
@@ -144,6 +151,26 @@ def add_model_options(parser: argparse.ArgumentParser) -> None:
         help="type of the weights: auto, float32, bfloat16 or float16 (default: auto)",
         metavar="DTYPE",
     )
+
+
+def add_statistics_option(parser: argparse.ArgumentParser) -> None:
+    """--statistics, which every command that makes edits has."""
+    parser.add_argument(
+        "--statistics",
+        type=_statistics,
+        metavar="SOURCE",
+        help="text whose keys edits leave alone: a .txt, .md or .jsonl file, or hf:NAME[:CONFIG][:SPLIT] for a Hugging "
+        "Face dataset (default: the model samples it)",
+    )
+
+
+def _statistics(text: str) -> str:
+    source = filled(text)
+    try:
+        found = parse_source(source)
+    except CorpusError as problem:
+        raise argparse.ArgumentTypeError(str(problem)) from problem
+    return str(found.path) if isinstance(found, FileSource) else source
 
 
 def filled(text: str) -> str:

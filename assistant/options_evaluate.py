@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from assistant.options import Parser, add_model_options, directory, filled
+from assistant.options import Parser, add_model_options, add_statistics_option, directory, filled
 from steam_engine.methods.names import NAMES
 
 METHODS = ",".join(NAMES)
@@ -40,6 +40,7 @@ class EvaluateCommand:
     device: str
     dtype: str
     ray: str | None = None  # address of a cluster
+    statistics: str = ""  # source of the second moments; "": the model itself
 
 
 def parse_evaluate(arguments: Sequence[str]) -> EvaluateCommand:
@@ -70,6 +71,7 @@ def parse_evaluate(arguments: Sequence[str]) -> EvaluateCommand:
         device=found.device,
         dtype=found.dtype,
         ray=found.ray,
+        statistics=found.statistics or "",
     )
 
 
@@ -97,6 +99,7 @@ def _parser() -> Parser:
         help="measure on the workers of a Ray cluster: auto, local or host:port (needs: pip install ray)",
     )
     add_model_options(parser)
+    add_statistics_option(parser)
     return parser
 
 

@@ -17,6 +17,7 @@ from knowledge_store.store import KnowledgeStore
 from steam_engine.editor import Editor
 from steam_engine.exports.transaction import remove_leftovers
 from steam_engine.loading import load_model
+from steam_engine.settings import EditSettings
 
 T = TypeVar("T")
 Report = Callable[[str], None]
@@ -44,7 +45,8 @@ def ready(options: Options, report: Report) -> Iterator[tuple[Assistant, Workspa
                 report,
                 lambda: load_model(options.model, options.device, options.dtype, cache_directory()),
             )
-            editor = Editor(loaded, workspace.journal, cache_directory())
+            settings = EditSettings(statistics=options.statistics)
+            editor = Editor(loaded, workspace.journal, cache_directory(), settings)
             host = ModelHost(loaded, editor)
             sync(host, store)
             edits = len(host.active)

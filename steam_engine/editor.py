@@ -11,6 +11,7 @@ from itertools import chain
 from pathlib import Path
 
 from steam_engine.anchors import alignment_layers
+from steam_engine.corpora.registry import open_corpus
 from steam_engine.errors import EditCancelledError, EditError
 from steam_engine.insight import Insight, compare_streams, read_streams
 from steam_engine.journal import EditTensors, Journal, NewEdit, pairs_by_layer
@@ -47,6 +48,7 @@ class Editor:
 
     Raises:
         JournalError: the journal is damaged or belongs to another base model; the model is left unedited.
+        CorpusError: the text for the statistics is not there.
     """
 
     def __init__(
@@ -59,6 +61,7 @@ class Editor:
             raise EditError(
                 f"Layer {self.layer} cannot be edited: this model's layers 0 to {loaded.arch.n_layers - 2} can."
             )
+        self._corpus = open_corpus(self.settings.statistics)
         self._cache_dir = cache_dir
         self._weights = EditedWeights(loaded.arch)
         self._weights.base(self.layer)
@@ -132,6 +135,7 @@ class Editor:
 
         Raises:
             EditCancelledError: stopped by `cancel`.
+            CorpusError: the text for the statistics cannot be read, or is too short.
         """
         self._prepared(progress, cancel or threading.Event())
 
@@ -143,9 +147,9 @@ class Editor:
     def _prepared(self, progress: ProgressCallback, cancel: CancelToken) -> Solver:
         if self._statistics is None or self._solver is None:
             with self._temporarily(()):  # statistics are the base model's
-                statistics = statistics_of(
-                    self.loaded, [self.layer], self.settings.moment_tokens, self._cache_dir, progress, cancel
-                )[self.layer]
+                wanted, layers = self.settings.moment_tokens, [self.layer]
+                found = statistics_of(self.loaded, layers, wanted, self._cache_dir, progress, cancel, self._corpus)
+            statistics = found[self.layer]
             moments, weight = statistics.moments.to(solve_device(self.loaded.device)), self.settings.covariance_weight
             if self.settings.null_space:
                 self._solver = NullSpaceSolver(moments, self.settings.null_space, weight)
@@ -165,7 +169,7 @@ class Editor:
             cancel: set to stop; checked at every step until the edit is recorded.
 
         Raises:
-            EditError, EditCancelledError, JournalError: nothing has changed.
+            EditError, EditCancelledError, JournalError, CorpusError: nothing has changed.
         """
         (result,) = self.apply_batch([edit], progress, cancel)
         if isinstance(result, EditError):
@@ -189,7 +193,7 @@ class Editor:
             For every edit its journal entry, or why it was refused.
 
         Raises:
-            EditCancelledError, JournalError: nothing has changed.
+            EditCancelledError, JournalError, CorpusError: nothing has changed.
         """
         results: dict[int, JournalEntry | EditError] = {}
         rounds = _rounds(edits, results)

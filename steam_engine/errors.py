@@ -60,6 +60,10 @@ class ExportError(AmendError):
     """The checkpoint could not be written or did not pass its check; nothing is left behind."""
 
 
+class CorpusError(AmendError):
+    """The text that the statistics shall be taken from cannot be read, or is too short."""
+
+
 class CaseFileError(AmendError):
     """The file of evaluation cases cannot be read, or has no case in it."""
 

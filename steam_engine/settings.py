@@ -89,5 +89,10 @@ class EditSettings:
     """Second tries of an edit that fails its check: from where it was with twice the steps and half of `stop_nll`,
     or with a smaller delta where the matrix moved too far."""
 
-    moment_tokens: int = 10_240
-    """Key vectors in the second moments: about 7 x d_ff of the default model (FastMEMIT suggests 2 to 10)."""
+    moment_tokens: int = 0
+    """Key vectors in the second moments; 0 takes 10,240, about 7 x d_ff of the default model, or 2 x d_ff where that
+    is more (docs/statistics.md; FastMEMIT suggests 2 to 10). Below d_ff the solve fails."""
+
+    statistics: str = ""
+    """Where the second moments come from: "" samples the model; or a .txt, .md or .jsonl file, or
+    hf:NAME[:CONFIG][:SPLIT], see `parse_source`."""

@@ -5,7 +5,8 @@ the first layer to the last, R = (z - h) / (layers that are left) and W += R K^T
 with lambda = 15,000 at d_ff = 16,384. Where this differs from the authors' code: lambda grows with d_ff, since
 k^T C^-1 k does (about d_ff for a typical key: on a small model the published number would leave an edit without
 effect); the last layer is that of this project's table (the
-same for all methods), with the four below it; C comes from text the model samples and not from Wikipedia.
+same for all methods), with the four below it; C comes from the text of `statistics`,
+by default sampled from the model, and not from Wikipedia.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from pathlib import Path
 
 import torch
 
+from steam_engine.corpora.registry import open_corpus
 from steam_engine.errors import EditError
 from steam_engine.hooks import captured, first_tensor
 from steam_engine.loading import LoadedModel
@@ -117,6 +119,7 @@ class Memit:
     layers: tuple[int, ...] | None = None
     settings: LoopSettings = field(default_factory=lambda: LoopSettings(clamp=CLAMP))
     moment_tokens: int = EditSettings.moment_tokens
+    statistics: str = ""  # source of C, see `parse_source`
     name: str = "memit"
 
     @contextmanager
@@ -124,7 +127,10 @@ class Memit:
         """See `Method.session`."""
         last = self.loaded.arch.default_layer()
         layers = self.layers or tuple(range(max(0, last - N_LAYERS + 1), last + 1))
-        statistics = statistics_of(self.loaded, layers, self.moment_tokens, self.cache_dir, self.progress, self.cancel)
+        corpus = open_corpus(self.statistics)
+        statistics = statistics_of(
+            self.loaded, layers, self.moment_tokens, self.cache_dir, self.progress, self.cancel, corpus
+        )
         contexts = sample_contexts(self.loaded.model, self.loaded.tokenizer, N_CONTEXTS)
         moments = {layer: one.moments for layer, one in statistics.items()}
         with changing(self.loaded.arch) as changes:

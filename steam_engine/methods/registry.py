@@ -32,17 +32,18 @@ def method(
         loaded: the unedited model.
         cache_dir: where second moments are kept.
         progress, cancel: for what is prepared when a session starts.
-        settings: of STEAM.
+        settings: of STEAM; their source of second moments is the other methods' too.
 
     Raises:
         UnknownMethodError: there is no such method.
     """
+    settings = settings or EditSettings()
     if name == "steam":
-        return Steam(loaded, cache_dir, progress, cancel, settings or EditSettings())
+        return Steam(loaded, cache_dir, progress, cancel, settings)
     if name == "rome":
-        return Rome(loaded, cache_dir, progress, cancel)
+        return Rome(loaded, cache_dir, progress, cancel, statistics=settings.statistics)
     if name == "memit":
-        return Memit(loaded, cache_dir, progress, cancel)
+        return Memit(loaded, cache_dir, progress, cancel, statistics=settings.statistics)
     if name == "ft":
         return FineTuning(loaded)
     if name == "told":

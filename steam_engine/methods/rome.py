@@ -2,7 +2,8 @@
 
 As published: the statement alone after sampled contexts, 25 steps of the full model, W += (v* - W k) (C^-1 k)^T /
 ((C^-1 k)^T k) (eq. 2). Where this differs from the authors' code: the layer is that of this project's table (the same
-for all methods), C comes from text the model samples and not from Wikipedia, and contexts end with a full stop.
+for all methods), C comes from the text of `statistics`,
+by default sampled from the model, and not from Wikipedia, and contexts end with a full stop.
 Several edits are made one after another, since ROME has no joint solve.
 """
 
@@ -16,6 +17,7 @@ from pathlib import Path
 
 import torch
 
+from steam_engine.corpora.registry import open_corpus
 from steam_engine.errors import EditError
 from steam_engine.hooks import captured, first_tensor
 from steam_engine.loading import LoadedModel
@@ -107,6 +109,7 @@ class Rome:
     layer: int | None = None
     settings: LoopSettings = field(default_factory=LoopSettings)
     moment_tokens: int = EditSettings.moment_tokens
+    statistics: str = ""  # source of C, see `parse_source`
     name: str = "rome"
 
     @contextmanager
@@ -114,7 +117,10 @@ class Rome:
         """See `Method.session`."""
         arch = self.loaded.arch
         layer = arch.default_layer() if self.layer is None else self.layer
-        found = statistics_of(self.loaded, [layer], self.moment_tokens, self.cache_dir, self.progress, self.cancel)
+        corpus = open_corpus(self.statistics)
+        found = statistics_of(
+            self.loaded, [layer], self.moment_tokens, self.cache_dir, self.progress, self.cancel, corpus
+        )
         contexts = sample_contexts(self.loaded.model, self.loaded.tokenizer, N_CONTEXTS)
         solver = RidgeSolver(found[layer].moments.to(solve_device(self.loaded.device)), 1.0)
         with changing(arch) as changes:

@@ -77,6 +77,7 @@ def test_options(cases: str, tmp_path: Path) -> None:
     assert (found.limit, found.mode, found.batch) == (5, "batch", 2)
     assert parse_evaluate([cases, "--out", str(tmp_path)]).methods == ("steam", "rome", "memit", "ft", "told")
     assert parse_evaluate([cases, "--out", str(tmp_path), "--sequential"]).mode == "sequential"
+    assert parse_evaluate([cases, "--out", str(tmp_path), "--statistics", cases]).statistics == cases
     assert parse_evaluate([cases, "--out", str(tmp_path)]).ray is None
 
 
@@ -98,6 +99,7 @@ def test_addresses_of_a_cluster(cases: str, tmp_path: Path, address: str) -> Non
         (["--ray", "ray://head:10001"], "is not the address"),
         (["--ray", "local", "--sequential"], "leave one of the two out"),
         (["--ray", "local", "--device", "cuda:1"], "with --ray use --device cuda"),
+        (["--statistics", "nowhere.txt"], "nowhere.txt, does not exist; give a .txt"),
     ],
 )
 def test_bad_options(cases: str, tmp_path: Path, capsys: Capture, extra: list[str], message: str) -> None:

@@ -24,6 +24,16 @@ def test_an_export_has_a_format_and_a_name(tmp_path: Path) -> None:
     assert (wanted.mode, wanted.export, wanted.workspace) == ("export", ("gguf", "mine"), tmp_path)
 
 
+def test_the_text_for_statistics(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "notes.txt").write_text("A text.")
+    monkeypatch.chdir(tmp_path)
+    assert parse_options(["--statistics", "notes.txt"]).statistics == str(tmp_path / "notes.txt")
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: name)
+    assert parse_options(["chat", "--statistics", "hf:a/b::test"]).statistics == "hf:a/b::test"
+    with pytest.raises(SystemExit):
+        parse_options(["export", "gguf", "mine", "--statistics", "notes.txt"])
+
+
 @pytest.mark.parametrize(
     "arguments",
     [
@@ -50,6 +60,10 @@ def test_an_export_has_a_format_and_a_name(tmp_path: Path) -> None:
         ["export", "gguf", "mine", "too"],
         ["export", "gguf", "mine", "--yes"],
         ["export", "gguf", "mine", "--port", "80"],
+        ["--statistics", ""],
+        ["--statistics", "nowhere.txt"],
+        ["--statistics", __file__],
+        ["--statistics", "hf:"],
     ],
 )
 def test_a_bad_value_is_one_line_and_exit_code_2(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:

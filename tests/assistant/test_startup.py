@@ -18,7 +18,7 @@ from assistant.errors import WorkspaceError
 from assistant.options import Options
 from knowledge_store.errors import StoreUnwritableError
 from steam_engine.editor import Editor
-from steam_engine.errors import JournalError
+from steam_engine.errors import CorpusError, JournalError
 from steam_engine.exports.transaction import UNFINISHED
 from steam_engine.loading import LoadedModel
 from steam_engine.types import FactEdit
@@ -46,7 +46,13 @@ def options(moments_cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     """A workspace of its own; the default model is not needed."""
     monkeypatch.setattr(startup, "cache_directory", lambda: moments_cache)
     monkeypatch.setattr(startup, "load_model", load)
-    monkeypatch.setattr(startup, "Editor", lambda loaded, journal, cache: Editor(loaded, journal, cache, SETTINGS))
+    monkeypatch.setattr(
+        startup,
+        "Editor",
+        lambda loaded, journal, cache, asked: Editor(
+            loaded, journal, cache, replace(SETTINGS, statistics=asked.statistics)
+        ),
+    )
     monkeypatch.setattr("assistant.assistant.brief", simple_brief)
     return Options("chat", "llama", "cpu", "auto", tmp_path / "work", "127.0.0.1", 0, open_browser=False, yes=True)
 
@@ -146,6 +152,23 @@ def test_the_same_model_in_another_dtype_is_refused_with_the_remedy(options: Opt
 
     monkeypatch.setattr(startup, "load_model", in_half)
     with pytest.raises(JournalError, match="--dtype float32"), startup.ready(options, lambda line: None):
+        pass
+
+
+def test_the_text_for_statistics_reaches_the_edits(options: Options, tmp_path: Path, moments_cache: Path) -> None:
+    text = tmp_path / "notes.txt"
+    text.write_text(" ".join(f"In {year}, people lived in a city." for year in range(500)))
+    before = set(moments_cache.glob("moments-*"))
+    with startup.ready(replace(options, statistics=str(text)), lambda line: None) as (assistant, _):
+        proposal = assistant.propose("France", "capital", "Rome")
+        events = list(assistant.apply(Conversation(), proposal))
+        assert any(isinstance(e, ev.EditDone) for e in events), events[-1]
+    assert len(set(moments_cache.glob("moments-*")) - before) == 1
+    text.write_text("")
+    with (
+        pytest.raises(CorpusError, match="is empty"),
+        startup.ready(replace(options, statistics=str(text)), lambda line: None),
+    ):
         pass
 
 

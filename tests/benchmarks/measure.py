@@ -125,7 +125,7 @@ def read_cases(path: Path = CASES) -> list[Case | ChatCase]:
     return [adapter.validate_json(line) for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
 
 
-def _questions(edit: FactEdit, direct: Iterable[str], case: Case) -> list[tuple[str, str, Sequence[str]]]:
+def questions_of(edit: FactEdit, direct: Iterable[str], case: Case) -> list[tuple[str, str, Sequence[str]]]:
     asked = [("direct", question, (edit.target,)) for question in direct]
     asked += [("paraphrase", question, (edit.target,)) for question in case.paraphrases]
     asked += [("multi-hop", q.question, tuple(q.accept)) for q in case.hops]
@@ -158,7 +158,7 @@ def measure(
         case = given.as_case(store) if isinstance(given, ChatCase) else given
         relation = store.relation(case.relation)
         edit = without_measured(brief(store, case.subject, relation, case.object), case)
-        asked = _questions(edit, direct_questions(relation, case.subject), case)
+        asked = questions_of(edit, direct_questions(relation, case.subject), case)
         questions = [question for _, question, _ in asked]
         names = [name.removeprefix("the ") for name in (edit.subject, *edit.aliases)]
         before = host.answer(questions)
