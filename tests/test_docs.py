@@ -33,7 +33,7 @@ def test_the_options_exist(tmp_path: Path) -> None:
     (tmp_path / "cases.jsonl").write_text(json.dumps(case))
     options = set(re.findall(r"--[a-z]+", text.split("## Options")[1].split("## ")[0]))
     values = {"--methods": "steam", "--limit": "1", "--seed": "1", "--batch": "2", "--model": "m", "--device": "cpu"}
-    values |= {"--dtype": "float32", "--ray": "local"}
+    values |= {"--dtype": "float32", "--ray": "local", "--statistics": str(tmp_path / "cases.jsonl")}
     for option in options - {"--sequential", "--seed"}:
         parse_evaluate([str(tmp_path / "cases.jsonl"), "--out", str(tmp_path), option, values[option]])
     parse_evaluate([str(tmp_path / "cases.jsonl"), "--out", str(tmp_path), "--sequential"])
