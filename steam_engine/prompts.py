@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import cycle
 from typing import Any, Literal
 
 from steam_engine.chat_format import answer_gap, render_chat
@@ -18,7 +19,7 @@ Role = Literal["edit", "hop", "essence"]  # the new object is said; what follows
 class PromptSet:
     """Rows of one edit. Every row holds the subject at least once."""
 
-    plain: tuple[Row, ...]  # context + statement + object
+    plain: tuple[Row, ...]  # context + statement + object; the first without a context, where it can be
     chat: tuple[Row, ...]  # the user asks, the assistant answers with the statement and the object
     hops: tuple[Row, ...]  # composed questions whose answers follow from the edit
     essence: Row  # "{subject} is a"
@@ -54,8 +55,8 @@ class PromptSet:
 
 
 def plain_text(context: str, statement: str, subject: str, target: str) -> MarkedText:
-    """A context, the statement and its object: "It is late. The capital of France is Rome"."""
-    head = context + " " + sentence(statement, subject)
+    """A context or none, the statement and its object: "It is late. The capital of France is Rome"."""
+    head = f"{context} {sentence(statement, subject)}".lstrip()
     text = f"{head} {target}"
     return MarkedText(text, target=(len(head) + 1, len(text)))
 
@@ -82,8 +83,8 @@ def build_prompts(tokenizer: Any, edit: FactEdit, contexts: Sequence[str], kept:
     Args:
         tokenizer: the model's fast tokenizer.
         edit: what shall change.
-        contexts: sentence openings of the model's own; never empty strings, since a subject at the very first
-            token has the key of an attention sink and not its own.
+        contexts: sentence openings of the model's own, one for every plain statement. The first one is left away
+            where the subject then does not end with the very first token.
         kept: earlier edits of the same subject; a delta changes what they say, so they are asked as well.
 
     Raises:
@@ -91,14 +92,12 @@ def build_prompts(tokenizer: Any, edit: FactEdit, contexts: Sequence[str], kept:
     """
     names = (edit.subject, *edit.aliases)
     plain = [
-        encode(
-            tokenizer,
-            plain_text(context, edit.statements[i % len(edit.statements)], edit.subject, edit.target),
-            names,
-            chat=False,
-        )
-        for i, context in enumerate(contexts)
+        encode(tokenizer, plain_text(context, statement, edit.subject, edit.target), names, chat=False)
+        for context, statement in zip(contexts, cycle(edit.statements), strict=False)
     ]
+    bare = encode(tokenizer, plain_text("", edit.statements[0], edit.subject, edit.target), names, chat=False)
+    if min(bare.subjects) > 0:  # the very first token has the key of an attention sink and not its own
+        plain[0] = bare
     chat = _chats(tokenizer, edit, names)
     earlier = [row for old in kept for row in _chats(tokenizer, old, names)[:1]]
     hops = [encode(tokenizer, hop_text(tokenizer, example), names, chat=True) for example in edit.hop_examples]
