@@ -56,7 +56,7 @@ def _run(options: Options) -> int:
 
     with ready(options, lambda line: print(line, file=sys.stderr, flush=True)) as (assistant, workspace):
         if options.mode == "serve":
-            serve(assistant, workspace.exports, options.host, options.port, options.open_browser)
+            serve(assistant, workspace.exports, options.host, options.port, options.open_browser, options.allowed_hosts)
         elif options.mode == "export":
             from assistant.terminal import export
 

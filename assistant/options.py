@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -48,6 +49,7 @@ class Options:
     yes: bool
     export: tuple[str, str] = ("", "")  # (format, name) in the mode of that name
     statistics: str = ""  # source of the second moments; "": the model itself
+    allowed_hosts: tuple[str, ...] = ()  # names that the page is served under besides its host
 
 
 class Parser(argparse.ArgumentParser):
@@ -68,7 +70,7 @@ def parse_options(arguments: Sequence[str] | None = None) -> Options:
     parser = _parser()
     found = parser.parse_intermixed_args(arguments)
     if found.mode != "serve":
-        for name in ("host", "port", "no_browser"):
+        for name in ("host", "port", "no_browser", "allow_host"):
             if getattr(found, name) not in (None, False):
                 parser.error(f"--{name.replace('_', '-')} is only for the web page, not for {found.mode}")
     if found.mode != "chat" and found.yes:
@@ -87,6 +89,7 @@ def parse_options(arguments: Sequence[str] | None = None) -> Options:
         yes=found.yes,
         export=_export(parser, found.mode, found.what),
         statistics=found.statistics or "",
+        allowed_hosts=tuple(found.allow_host or ()),
     )
 
 
@@ -129,6 +132,13 @@ def _parser() -> argparse.ArgumentParser:
     page = parser.add_argument_group("the web page")
     page.add_argument("--host", type=filled, help="address to serve on (default: 127.0.0.1, this machine only)")
     page.add_argument("--port", type=_port, help=f"port to serve on (default: {DEFAULT_PORT}; 0: any free one)")
+    page.add_argument(
+        "--allow-host",
+        type=_host_name,
+        action="append",
+        metavar="NAME",
+        help="another name that the page is reached by, as behind a proxy; can be given several times",
+    )
     page.add_argument("--no-browser", action="store_true", help="do not open the page in a browser")
     chat = parser.add_argument_group("the terminal")
     chat.add_argument("--yes", action="store_true", help="apply proposed edits without asking")
@@ -185,6 +195,13 @@ def _device(text: str) -> str:
     if kind not in ("auto", "cuda", "mps", "cpu") or (":" in text and not (kind == "cuda" and number.isdecimal())):
         raise argparse.ArgumentTypeError(f"'{text}' is not a device; use auto, cuda, cuda:1, mps or cpu")
     return text
+
+
+def _host_name(text: str) -> str:
+    name = filled(text)
+    if not re.fullmatch(r"[\w.-]+|\[?[0-9a-fA-F:.]+\]?", name) or re.fullmatch(r"[\w.-]*:\d*", name):
+        raise argparse.ArgumentTypeError(f"'{text}' is not a host's name; give it without http:// and port")
+    return name
 
 
 def _port(text: str) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -38,9 +38,11 @@ def build_page(assistant: Assistant, exports: Path) -> gr.Blocks:
     return blocks
 
 
-def serve(assistant: Assistant, exports: Path, host: str, port: int, open_browser: bool) -> None:
+def serve(
+    assistant: Assistant, exports: Path, host: str, port: int, open_browser: bool, allowed_hosts: Sequence[str] = ()
+) -> None:
     """Serve the page until Ctrl+C. Raises PortInUseError or AddressError (both AmendError) when it cannot."""
-    serve_blocks(build_page(assistant, exports), exports, host, port, open_browser)
+    serve_blocks(build_page(assistant, exports), exports, host, port, open_browser, allowed_hosts)
 
 
 def _beside(event: Event) -> str:

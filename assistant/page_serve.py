@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import ipaddress
 import logging
 import os
 import socket
 import sys
 import threading
 import webbrowser
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import gradio as gr
@@ -19,7 +18,10 @@ import uvicorn
 from fastapi import FastAPI
 
 from assistant import page_theme
+from assistant.page_hosts import OnlyTrustedHosts, is_loopback, trusted_hosts
 from steam_engine.errors import AmendError
+
+MAX_UPLOAD = "200mb"  # far more than a file of thousands of edits
 
 
 class PortInUseError(AmendError):
@@ -70,11 +72,16 @@ def listen(host: str, port: int) -> socket.socket:
     return listener
 
 
-def serve_blocks(blocks: gr.Blocks, exports: Path, host: str, port: int, open_browser: bool) -> None:
-    """Serve a page, and downloads from `exports`, until Ctrl+C. Raises PortInUseError, AddressError."""
+def serve_blocks(
+    blocks: gr.Blocks, exports: Path, host: str, port: int, open_browser: bool, allowed_hosts: Sequence[str] = ()
+) -> None:
+    """Serve a page, and downloads from `exports`, until Ctrl+C. Raises PortInUseError, AddressError.
+
+    Requests are answered where they name `host` or one of `allowed_hosts`; see `page_hosts`.
+    """
     listener = listen(host, port)
     address = _address(host, listener.getsockname()[1])
-    if not _is_loopback(host):
+    if not is_loopback(host):
         print(
             f"Warning: serving on {host}; whoever reaches this machine can talk to the model and change it.",
             file=sys.stderr,
@@ -95,7 +102,10 @@ def serve_blocks(blocks: gr.Blocks, exports: Path, host: str, port: int, open_br
         enable_monitoring=False,
         mcp_server=False,
         pwa=False,
+        max_file_size=MAX_UPLOAD,
+        app_kwargs={"openapi_url": None},
     )
+    application.add_middleware(OnlyTrustedHosts, hosts=trusted_hosts(host, allowed_hosts))
     for noisy in ("httpx", "uvicorn.access", "asyncio"):
         logging.getLogger(noisy).setLevel(logging.WARNING)
     config = uvicorn.Config(application, log_level="warning", access_log=False, timeout_graceful_shutdown=2)
@@ -114,10 +124,3 @@ def _address(host: str, port: int) -> str:
     if ":" in shown and not shown.startswith("["):
         shown = f"[{shown}]"
     return f"http://{shown}:{port}/"
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        return host == "localhost"

@@ -13,6 +13,11 @@ def test_defaults_serve_the_page_to_this_machine_only() -> None:
     assert parse_options([]) == Options("serve", None, "auto", "auto", None, "127.0.0.1", 7860, True, False)
 
 
+def test_the_page_can_have_several_names() -> None:
+    wanted = parse_options(["--allow-host", "amend.example", "--host", "0.0.0.0", "--allow-host", "[fe80::1]"])
+    assert wanted.allowed_hosts == ("amend.example", "[fe80::1]")
+
+
 def test_options_go_before_or_after_the_mode(tmp_path: Path) -> None:
     wanted = parse_options(["chat", "--model", "m", "--yes", "--workspace", str(tmp_path)])
     assert wanted == parse_options(["--workspace", str(tmp_path), "--yes", "--model", "m", "chat"])
@@ -47,6 +52,10 @@ def test_the_text_for_statistics(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         ["--dtype", "int4"],
         ["--model", ""],
         ["--host", " "],
+        ["--allow-host", "http://amend.example"],
+        ["--allow-host", "amend.example:80"],
+        ["--allow-host", "a b"],
+        ["chat", "--allow-host", "amend.example"],
         ["--workspace", __file__],
         ["--nonsense"],
         ["--yes"],
