@@ -7,9 +7,9 @@ from typing import Any
 import torch
 from torch import nn
 
-from steam_engine.errors import MultimodalModelError, UnsupportedModelError
+from steam_engine.errors import UnsupportedModelError
 from steam_engine.families import spec_of
-from steam_engine.refusals import check_config, check_layers, is_multimodal, multimodal
+from steam_engine.refusals import check_config, check_layers
 
 MIN_LAYERS = 3
 UNKNOWN_DEPTH = 0.3  # as the table's entries have, until somebody looks
@@ -32,7 +32,7 @@ class Architecture:
     def __init__(self, model: Any) -> None:
         check_config(model.config)
         self.family = family = str(model.config.model_type)
-        for name, stack in model.named_modules():
+        for stack in model.modules():
             if isinstance(stack, nn.ModuleList):
                 check_layers(family, stack)
         self.spec = spec_of(model)

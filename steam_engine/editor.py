@@ -17,8 +17,10 @@ from steam_engine.insight import Insight, compare_streams, read_streams
 from steam_engine.journal import EditTensors, Journal, NewEdit, pairs_by_layer
 from steam_engine.keys import NeighbourKeys
 from steam_engine.loading import LoadedModel
+from steam_engine.locate import find_layer, found_layer
 from steam_engine.moments import Statistics, statistics_of
 from steam_engine.round import Bench, EditRound
+from steam_engine.selftest import check_suffix
 from steam_engine.settings import EditSettings
 from steam_engine.solve import NullSpaceSolver, RidgeSolver, Solver, solve_device
 from steam_engine.types import CancelToken, FactEdit, JournalEntry, Progress, ProgressCallback
@@ -56,15 +58,10 @@ class Editor:
     ) -> None:
         self.loaded = loaded
         self.settings = settings or EditSettings()
-        self.layer = loaded.arch.default_layer() if self.settings.layer is None else self.settings.layer
-        if not 0 <= self.layer < loaded.arch.n_layers - 1:
-            raise EditError(
-                f"Layer {self.layer} cannot be edited: this model's layers 0 to {loaded.arch.n_layers - 2} can."
-            )
         self._corpus = open_corpus(self.settings.statistics)
+        self.layer = _known_layer(loaded, self.settings, cache_dir)
         self._cache_dir = cache_dir
         self._weights = EditedWeights(loaded.arch)
-        self._weights.base(self.layer)
         self.journal = Journal(journal_dir, loaded.name, loaded.fingerprint, loaded.dtype_name)
         self._neighbours = NeighbourKeys(loaded.arch, self.layer)
         self._statistics: Statistics | None = None
@@ -136,6 +133,7 @@ class Editor:
         Raises:
             EditCancelledError: stopped by `cancel`.
             CorpusError: the text for the statistics cannot be read, or is too short.
+            UnsupportedModelError: the model's family is not known, and the engine does not fit it.
         """
         self._prepared(progress, cancel or threading.Event())
 
@@ -147,6 +145,7 @@ class Editor:
     def _prepared(self, progress: ProgressCallback, cancel: CancelToken) -> Solver:
         if self._statistics is None or self._solver is None:
             with self._temporarily(()):  # statistics are the base model's
+                self._get_to_know(progress, cancel)
                 wanted, layers = self.settings.moment_tokens, [self.layer]
                 found = statistics_of(self.loaded, layers, wanted, self._cache_dir, progress, cancel, self._corpus)
             statistics = found[self.layer]
@@ -157,6 +156,16 @@ class Editor:
                 self._solver = RidgeSolver(moments, weight)
             self._statistics = statistics
         return self._solver
+
+    def _get_to_know(self, progress: ProgressCallback, cancel: CancelToken) -> None:
+        """Tests the engine on a model of a family that nobody has tried, and finds the layer to edit."""
+        if self.loaded.arch.is_known:
+            return
+        progress(Progress("Trying the engine on this kind of model", 0, 1))
+        check_suffix(self.loaded, self.layer)
+        if self.settings.layer is None:
+            self.layer = find_layer(self.loaded, self._cache_dir, progress, cancel)
+            self._neighbours = NeighbourKeys(self.loaded.arch, self.layer)
 
     # -- edits -------------------------------------------------------------------------------------------------
 
@@ -170,6 +179,7 @@ class Editor:
 
         Raises:
             EditError, EditCancelledError, JournalError, CorpusError: nothing has changed.
+            UnsupportedModelError: see `prepare`.
         """
         (result,) = self.apply_batch([edit], progress, cancel)
         if isinstance(result, EditError):
@@ -194,6 +204,7 @@ class Editor:
 
         Raises:
             EditCancelledError, JournalError, CorpusError: nothing has changed.
+            UnsupportedModelError: see `prepare`.
         """
         results: dict[int, JournalEntry | EditError] = {}
         rounds = _rounds(edits, results)
@@ -232,6 +243,17 @@ class Editor:
         entry = self.journal.redo(number)
         self.restore()
         return entry
+
+
+def _known_layer(loaded: LoadedModel, settings: EditSettings, cache_dir: Path) -> int:
+    """The layer to edit; for a family that nobody has tried, a guess, until its first edit looks for it."""
+    arch = loaded.arch
+    if settings.layer is None:
+        found = None if arch.is_known else found_layer(loaded, cache_dir)
+        return arch.default_layer() if found is None else found
+    if not 0 <= settings.layer < arch.n_layers - 1:
+        raise EditError(f"Layer {settings.layer} cannot be edited: this model's layers 0 to {arch.n_layers - 2} can.")
+    return settings.layer
 
 
 def _rounds(edits: Sequence[FactEdit], refused: dict[int, JournalEntry | EditError]) -> list[list[int]]:

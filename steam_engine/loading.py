@@ -16,6 +16,7 @@ from steam_engine.embedded import NAME, SHA256, embedded_model
 from steam_engine.errors import ModelLoadError
 from steam_engine.fingerprint import model_fingerprint
 from steam_engine.preflight import check_memory, read_config
+from steam_engine.refusals import check_config, check_not_quantised
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
@@ -153,7 +154,11 @@ def load_model(
             kept = converted(cache_dir / f"{NAME}-{SHA256[:16]}", lambda: _read(path, gguf, torch.float32))
             path, gguf = (str(kept), None) if kept else (path, gguf)
         if model:  # the embedded one fits wherever torch does
-            check_memory(name, read_config(path, gguf), torch_dtype, where)
+            config = read_config(path, gguf)
+            check_config(config)
+            if not gguf:
+                check_not_quantised(config)
+            check_memory(name, config, torch_dtype, where)
         loaded, tokenizer = _read(path, gguf, torch_dtype)
     except (OSError, ValueError, KeyError, RuntimeError, ImportError) as error:
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__

@@ -16,7 +16,9 @@ from steam_engine.tokens import MarkedText, Row, encode, sentence
 _PROMPTS = (("The capital of {} is", "France"), ("The official language that is spoken in {} is", "Brazil"))
 STRENGTH = 4.0  # of the change that both ways must see, in norms of the value
 TOLERANCE = {torch.float32: 0.01, torch.float64: 0.01}
-HALF_TOLERANCE = 0.3  # of the change that a delta makes: halves round differently in packed and in plain passes
+HALF_TOLERANCE = (
+    0.1  # halves round differently in packed and in plain passes: 0.02 was measured, and 0.24 for a wrong one
+)
 
 
 @torch.no_grad()
@@ -45,9 +47,7 @@ def check_suffix(loaded: LoadedModel, layer: int) -> None:
 def _difference(loaded: LoadedModel, layer: int) -> float:
     """The largest error of a logit, as a share of what is to be seen: their spread, or the change by a delta."""
     arch = loaded.arch
-    rows = [
-        encode(loaded.tokenizer, MarkedText(sentence(text, name)), (name,), chat=False) for text, name in _PROMPTS
-    ]
+    rows = [encode(loaded.tokenizer, MarkedText(sentence(text, name)), (name,), chat=False) for text, name in _PROMPTS]
     prefill = Prefill(arch, layer, rows)
     suffix = prefill.model()
     direction = torch.randn(arch.d_model, generator=torch.Generator().manual_seed(0)).to(prefill.values.device)

@@ -13,7 +13,8 @@ class EditSettings:
     """How an edit is optimised and solved. Defaults were measured on SmolLM2-135M-Instruct."""
 
     layer: int | None = None
-    """Edited layer (0-based); None takes the architecture table's share of the model's depth."""
+    """Edited layer (0-based); None takes the family's share of the model's depth, or looks for the layer where the
+    family is not known."""
 
     n_contexts: int = 4
     """Sampled sentence openings put before plain statements; six were no better than four, and slower."""

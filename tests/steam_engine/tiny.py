@@ -31,13 +31,30 @@ FAMILIES: dict[str, dict[str, Any]] = {
     "mistral": {"intermediate_size": 48, "num_key_value_heads": 2, "sliding_window": 64},
     "qwen2": {"intermediate_size": 48, "num_key_value_heads": 2},
     "qwen3": {"intermediate_size": 48, "num_key_value_heads": 2, "head_dim": 8},
+    "gemma": {"intermediate_size": 48, "num_key_value_heads": 2, "head_dim": 8},
     "gemma2": {"intermediate_size": 48, "num_key_value_heads": 2, "head_dim": 8, "sliding_window": 64},
     "gemma3_text": {"intermediate_size": 48, "num_key_value_heads": 2, "head_dim": 8, "sliding_window": 64},
     "phi3": {"intermediate_size": 48, "num_key_value_heads": 2},
+    "olmo": {"intermediate_size": 48, "num_key_value_heads": 2},
     "olmo2": {"intermediate_size": 48, "num_key_value_heads": 2},
     "gpt2": {"n_embd": 32, "n_layer": 5, "n_head": 4, "n_inner": 48, "n_positions": 256},
     "gptj": {"n_embd": 32, "n_layer": 5, "n_head": 4, "n_inner": 48, "n_positions": 256, "rotary_dim": 4},
     "gpt_neox": {"intermediate_size": 48, "max_position_embeddings": 256},
+}
+STRUCTURAL: dict[str, dict[str, Any]] = {  # no entry in the engine's table
+    "stablelm": {"intermediate_size": 48, "num_key_value_heads": 2},
+    "starcoder2": {"intermediate_size": 48, "num_key_value_heads": 2},
+    "cohere": {"intermediate_size": 48, "num_key_value_heads": 2},  # scaled logits, attention beside the MLP
+    "granite": {
+        "intermediate_size": 48, "num_key_value_heads": 2, "residual_multiplier": 0.22, "logits_scaling": 8.0,
+        "embedding_multiplier": 12.0,
+    },
+    "olmo3": {"intermediate_size": 48, "num_key_value_heads": 2},  # a norm after the MLP
+    "gpt_bigcode": {"n_embd": 32, "n_layer": 5, "n_head": 4, "n_inner": 48, "n_positions": 256},
+}  # fmt: skip
+MISFITS: dict[str, dict[str, Any]] = {
+    "mpt": {"d_model": 32, "n_layers": 5, "n_heads": 4},  # distances in place of positions
+    "qwen3_5_text": {"intermediate_size": 48, "num_key_value_heads": 2},  # layers with a recurrent state
 }
 
 
@@ -80,37 +97,37 @@ def teach(model: Any, tokenizer: PreTrainedTokenizerFast) -> None:
         adam.step()
 
 
-def tiny_model(family: str, chat: bool = True, taught: bool = False) -> LoadedModel:
+def tiny_config(family: str, n_vocab: int, **more: Any) -> Any:
+    special = {"vocab_size": n_vocab, "bos_token_id": 1, "eos_token_id": 2, "pad_token_id": 0}
+    own = {**FAMILIES, **STRUCTURAL, **MISFITS}.get(family, {})
+    usual = {"hidden_size": 32, "num_hidden_layers": 5, "num_attention_heads": 4, "max_position_embeddings": 256}
+    shape = own if "n_embd" in own or "d_model" in own else {**usual, **own}
+    return AutoConfig.for_model(family, **special, **shape, **more)
+
+
+def tiny_model(family: str, chat: bool = True, taught: bool = False, dtype: torch.dtype = torch.float32) -> LoadedModel:
     tokenizer = tiny_tokenizer(chat)
-    settings: dict[str, Any] = {
-        "hidden_size": 32,
-        "num_hidden_layers": 5,
-        "num_attention_heads": 4,
-        "max_position_embeddings": 256,
-        **FAMILIES[family],
-    }
-    if family in ("gpt2", "gptj"):
-        settings = dict(FAMILIES[family])
-    config = AutoConfig.for_model(
-        family, vocab_size=len(tokenizer), bos_token_id=1, eos_token_id=2, pad_token_id=0, **settings
-    )
     torch.manual_seed(0)
-    model = AutoModelForCausalLM.from_config(config).eval()
+    model = AutoModelForCausalLM.from_config(tiny_config(family, len(tokenizer))).eval()
     if taught:
         teach(model, tokenizer)
     for parameter in model.parameters():
         parameter.requires_grad_(False)
         if parameter.ndim > 1 and not taught:  # as initialised, every layer is nearly the identity
             parameter.mul_(4.0)
+    return loaded_model(model.to(dtype), tokenizer, family)
+
+
+def loaded_model(model: Any, tokenizer: PreTrainedTokenizerFast, name: str) -> LoadedModel:
     return LoadedModel(
         model=model,
         tokenizer=tokenizer,
         arch=Architecture(model),
-        name=f"tiny-{family}",
+        name=f"tiny-{name}",
         source="",
         fingerprint=model_fingerprint(model, tokenizer),
         device=torch.device("cpu"),
-        dtype=torch.float32,
-        is_chat=chat,
+        dtype=model.dtype,
+        is_chat=tokenizer.chat_template is not None,
         max_tokens=256,
     )
