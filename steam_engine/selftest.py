@@ -13,12 +13,15 @@ from steam_engine.loading import LoadedModel
 from steam_engine.suffix import Prefill
 from steam_engine.tokens import MarkedText, Row, encode, sentence
 
-_PROMPTS = (("The capital of {} is", "France"), ("The official language that is spoken in {} is", "Brazil"))
-STRENGTH = 4.0  # of the change that both ways must see, in norms of the value
+_PROMPTS = (
+    ("The capital of {} is", "France"), ("The official language that is spoken in {} is", "Brazil"),
+    ("Many people say that in the early days the capital of {} was a city", "Germany"),
+)  # fmt: skip
+STRENGTH = 8.0  # of the change that both ways must see, in norms of the value
+# Errors as shares of the change. Halves round differently in packed and in plain passes: on tiny models up to 0.05 was
+# measured in bfloat16, and at least 0.17 where the engine does not fit.
 TOLERANCE = {torch.float32: 0.01, torch.float64: 0.01}
-HALF_TOLERANCE = (
-    0.1  # halves round differently in packed and in plain passes: 0.02 was measured, and 0.24 for a wrong one
-)
+HALF_TOLERANCE = 0.1
 
 
 @torch.no_grad()
