@@ -153,7 +153,12 @@ def add_model_options(parser: argparse.ArgumentParser) -> None:
         metavar="MODEL",
         help="a hub id, a directory or a .gguf file (default: the small model that comes with Amend)",
     )
-    parser.add_argument("--device", default="auto", type=_device, help="auto, cuda, cuda:1, mps or cpu (default: auto)")
+    parser.add_argument(
+        "--device",
+        default="auto",
+        type=_device,
+        help="auto, cuda, cuda:1, mps, cpu, or spread: over GPUs, memory and disk, for large models (default: auto)",
+    )
     parser.add_argument(
         "--dtype",
         default="auto",
@@ -192,8 +197,10 @@ def filled(text: str) -> str:
 
 def _device(text: str) -> str:
     kind, _, number = text.partition(":")
-    if kind not in ("auto", "cuda", "mps", "cpu") or (":" in text and not (kind == "cuda" and number.isdecimal())):
-        raise argparse.ArgumentTypeError(f"'{text}' is not a device; use auto, cuda, cuda:1, mps or cpu")
+    if kind not in ("auto", "cuda", "mps", "cpu", "spread") or (
+        ":" in text and not (kind == "cuda" and number.isdecimal())
+    ):
+        raise argparse.ArgumentTypeError(f"'{text}' is not a device; use auto, cuda, cuda:1, mps, cpu or spread")
     return text
 
 

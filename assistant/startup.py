@@ -51,7 +51,7 @@ def ready(options: Options, report: Report) -> Iterator[tuple[Assistant, Workspa
             sync(host, store)
             edits = len(host.active)
             report(
-                f"{loaded.name} on {loaded.device}, {loaded.dtype_name}, "
+                f"{loaded.name} on {loaded.device_name}, {loaded.dtype_name}, "
                 f"with {edits} {'edit' if edits == 1 else 'edits'}."
             )
             archives = options.mode == "serve"  # a browser downloads one file; a terminal has the directory

@@ -9,6 +9,7 @@ from torch import nn
 
 from steam_engine.errors import UnsupportedModelError
 from steam_engine.families import spec_of
+from steam_engine.placement import device_of, input_device, weight_of
 from steam_engine.refusals import check_config, check_layers
 
 MIN_LAYERS = 3
@@ -53,8 +54,7 @@ class Architecture:
                 "edited one have to carry the fact on. Use a deeper model."
             )
         projection = self.down_projection(0)
-        weight = projection.weight
-        assert isinstance(weight, torch.Tensor)
+        weight = weight_of(projection)
         # Conv1D (GPT-2) keeps its weight as [d_in, d_out], Linear as [d_out, d_in].
         self.transposed = type(projection).__name__ == "Conv1D"
         d_out, d_in = (weight.shape[1], weight.shape[0]) if self.transposed else weight.shape
@@ -69,8 +69,11 @@ class Architecture:
     @property
     def device(self) -> torch.device:
         """Where the model's inputs go."""
-        device: torch.device = next(self.model.parameters()).device
-        return device
+        return input_device(self.model)
+
+    def device_of(self, layer: int) -> torch.device:
+        """Where a layer computes, and what comes out of it lies."""
+        return device_of(self.down_projection(layer))
 
     @property
     def dtype(self) -> torch.dtype:
@@ -99,8 +102,8 @@ class Architecture:
         return value if multiplier is None else value * multiplier
 
     def logits(self, hidden: torch.Tensor) -> torch.Tensor:
-        """Vocabulary logits [.., n_vocab] in fp32 of final-normed residual streams [.., d_model]."""
-        logits: torch.Tensor = self.model.get_output_embeddings()(hidden).float()
+        """Vocabulary logits [.., n_vocab] in fp32 of final-normed residual streams [.., d_model], where those are."""
+        logits: torch.Tensor = self.model.get_output_embeddings()(hidden).float().to(hidden.device)
         # An argmax does not mind what follows, a likelihood does.
         if (scale := getattr(self._text, "logit_scale", None)) is not None:  # Cohere
             logits = logits * scale

@@ -22,7 +22,7 @@ from steam_engine.moments import Statistics, statistics_of
 from steam_engine.round import Bench, EditRound
 from steam_engine.selftest import check_suffix
 from steam_engine.settings import EditSettings
-from steam_engine.solve import NullSpaceSolver, RidgeSolver, Solver, solve_device
+from steam_engine.solve import PRECISIONS, NullSpaceSolver, RidgeSolver, Solver, solve_device
 from steam_engine.types import CancelToken, FactEdit, JournalEntry, Progress, ProgressCallback
 from steam_engine.weights import EditedWeights, FactorPair
 
@@ -149,11 +149,13 @@ class Editor:
                 wanted, layers = self.settings.moment_tokens, [self.layer]
                 found = statistics_of(self.loaded, layers, wanted, self._cache_dir, progress, cancel, self._corpus)
             statistics = found[self.layer]
-            moments, weight = statistics.moments.to(solve_device(self.loaded.device)), self.settings.covariance_weight
+            precision = PRECISIONS[self.settings.solve_precision]
+            where = solve_device(self.loaded.arch.device_of(self.layer), precision)
+            moments, weight = statistics.moments.to(where), self.settings.covariance_weight
             if self.settings.null_space:
-                self._solver = NullSpaceSolver(moments, self.settings.null_space, weight)
+                self._solver = NullSpaceSolver(moments, self.settings.null_space, weight, precision)
             else:
-                self._solver = RidgeSolver(moments, weight)
+                self._solver = RidgeSolver(moments, weight, precision)
             self._statistics = statistics
         return self._solver
 

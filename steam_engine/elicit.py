@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from steam_engine.chat_format import render_chat
+from steam_engine.placement import input_device
 from steam_engine.tokens import pad_id
 from steam_engine.types import FactEdit, Reference
 
@@ -27,7 +28,7 @@ def elicited_references(model: Any, tokenizer: Any, edit: FactEdit, limit: int =
         tokenizer, [{"role": "user", "content": f'List {limit} names that fill the blank: "{sentence}"'}]
     )
     ids = tokenizer(text, add_special_tokens=False, return_tensors="pt")["input_ids"]
-    device = next(model.parameters()).device
+    device = input_device(model)
     made = model.generate(
         input_ids=ids.to(device), attention_mask=torch.ones_like(ids).to(device), max_new_tokens=N_TOKENS,
         do_sample=False, pad_token_id=pad_id(tokenizer), temperature=None, top_p=None, top_k=None,

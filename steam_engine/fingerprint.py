@@ -8,6 +8,8 @@ from typing import Any
 
 import torch
 
+from steam_engine.placement import named_weights
+
 SAMPLES = 4096  # values read of every tensor: any fine-tune, requantisation or cast changes some of them
 
 
@@ -19,7 +21,7 @@ def model_fingerprint(model: Any, tokenizer: Any) -> str:
     longer than loading it, and an even sample cannot miss a change that touches whole matrices.
     """
     digest = hashlib.sha256()
-    for name, parameter in sorted(model.named_parameters()):
+    for name, parameter in sorted(named_weights(model)):
         flat = parameter.detach().reshape(-1)
         step = max(1, flat.numel() // SAMPLES)
         values = flat[::step].float().cpu().contiguous().numpy()

@@ -20,7 +20,7 @@ def subject_keys(arch: Architecture, layer: int, rows: Sequence[Row]) -> torch.T
     """
     down = arch.down_projection(layer)
     cut = [Row(row.ids[: row.subjects[-1] + 1], row.subjects) for row in rows]
-    found = [torch.zeros(0, arch.d_ff, device=arch.device)]
+    found = [torch.zeros(0, arch.d_ff, device=arch.device_of(layer))]
     for group in groups(cut):
         batch = pack(arch, [row.ids for row in group])
         with captured(inputs={"key": down}) as seen, stopping_after(down):
@@ -59,6 +59,5 @@ class NeighbourKeys:
             keys = subject_keys(self._arch, self._layer, new)
             for row, own in zip(new, torch.split(keys, [len(row.subjects) for row in new]), strict=True):
                 self._known[row] = own.clone()
-        return torch.cat(
-            [torch.zeros(0, self._arch.d_ff, device=self._arch.device), *(self._known[row] for row in rows)]
-        )
+        none = torch.zeros(0, self._arch.d_ff, device=self._arch.device_of(self._layer))
+        return torch.cat([none, *(self._known[row] for row in rows)])

@@ -15,9 +15,11 @@ from steam_engine.converted import converted
 from steam_engine.embedded import NAME, SHA256, embedded_model
 from steam_engine.errors import ModelLoadError
 from steam_engine.fingerprint import model_fingerprint
+from steam_engine.placement import input_device
 from steam_engine.preflight import check_memory, read_config
 from steam_engine.refusals import check_config, check_not_quantised
 
+SPREAD: Any = "auto"  # accelerate's word: fill the GPUs first, then memory, then the disk
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
 
@@ -44,6 +46,12 @@ class LoadedModel:
     is_chat: bool  # has a chat template
     max_tokens: int  # longest context in tokens
     stored: StoredModel | None = None  # None: made in memory
+    is_spread: bool = False  # over several devices, of which `device` takes the inputs
+
+    @property
+    def device_name(self) -> str:
+        """The device as --device takes it: "cuda:1"."""
+        return "spread" if self.is_spread else str(self.device)
 
     @property
     def dtype_name(self) -> str:
@@ -57,17 +65,17 @@ class LoadedModel:
 
 
 def pick_device(device: str) -> torch.device:
-    """The device a user means; "auto" prefers cuda, then mps, then cpu.
+    """The device a user means; "auto" prefers cuda, then mps, then cpu. "spread" begins at the same one.
 
     Raises:
         ModelLoadError: unknown, or not there.
     """
     there = {"cpu": True, "cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
-    if device == "auto":
+    if device in ("auto", "spread"):
         device = next(name for name in ("cuda", "mps", "cpu") if there[name])
     kind = device.split(":")[0]
     if kind not in there:
-        raise ModelLoadError(f"Unknown device '{device}'. Use auto, cuda, mps or cpu.")
+        raise ModelLoadError(f"Unknown device '{device}'. Use auto, cuda, mps, cpu or spread.")
     if not there[kind]:
         raise ModelLoadError(f"This machine has no {kind} device that torch can use. Use --device cpu.")
     return torch.device(device)
@@ -118,11 +126,11 @@ def _drop_quantizer(model: Any) -> None:
         del model.config.quantization_config
 
 
-def _read(path: str, gguf: str | None, dtype: torch.dtype) -> tuple[Any, Any]:
-    """(model, tokenizer) by transformers."""
+def _read(path: str, gguf: str | None, dtype: torch.dtype, **placement: Any) -> tuple[Any, Any]:
+    """(model, tokenizer) by transformers; `placement` is for accelerate."""
     extra = {"gguf_file": gguf} if gguf else {}
     tokenizer = AutoTokenizer.from_pretrained(path, **extra)
-    model = AutoModelForCausalLM.from_pretrained(path, dtype=dtype, **extra)
+    model = AutoModelForCausalLM.from_pretrained(path, dtype=dtype, **extra, **placement)
     if gguf:
         _drop_quantizer(model)
     return model, tokenizer
@@ -135,7 +143,9 @@ def load_model(
 
     Args:
         model: None for the embedded default, a directory, a .gguf file or a hub id.
-        device: auto, cuda, mps or cpu.
+        device: auto, cuda, mps or cpu; or spread, for a model that does not fit on one device: accelerate lays its
+            layers on all GPUs, then into memory, then on the disk, and every layer computes where it lies, or on the
+            first GPU.
         dtype: auto, float32, bfloat16 or float16.
         cache_dir: where the embedded model is kept as a checkpoint (540 MB), so that the next start is fast;
             None does without.
@@ -158,8 +168,10 @@ def load_model(
             check_config(config)
             if not gguf:
                 check_not_quantised(config)
-            check_memory(name, config, torch_dtype, where)
-        loaded, tokenizer = _read(path, gguf, torch_dtype)
+            if device != "spread":
+                check_memory(name, config, torch_dtype, where)
+        placement = {"device_map": SPREAD} if device == "spread" else {}
+        loaded, tokenizer = _read(path, gguf, torch_dtype, **placement)
     except (OSError, ValueError, KeyError, RuntimeError, ImportError) as error:
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise ModelLoadError(
@@ -168,7 +180,11 @@ def load_model(
         ) from error
     for parameter in loaded.parameters():
         parameter.requires_grad_(False)
-    loaded.eval().to(where)
+    loaded.eval()
+    if device == "spread":
+        where = input_device(loaded)
+    else:
+        loaded.to(where)
     arch = Architecture(loaded)
     return LoadedModel(
         model=loaded,
@@ -182,4 +198,5 @@ def load_model(
         is_chat=has_chat_template(tokenizer),
         max_tokens=int(getattr(loaded.config, "max_position_embeddings", 2048)),
         stored=StoredModel(path, gguf),
+        is_spread=device == "spread",
     )

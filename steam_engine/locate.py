@@ -131,7 +131,8 @@ def _put_back(modules: Sequence[torch.nn.Module], owner: torch.Tensor) -> Iterat
 
     def put(_module: Any, _args: Any, output: Any) -> Any:
         hidden = first_tensor(output).clone()
-        hidden[rows, owner] = hidden[0, owner]
+        row, token = rows.to(hidden.device), owner.to(hidden.device)
+        hidden[row, token] = hidden[0, token]
         return (hidden, *output[1:]) if isinstance(output, tuple) else hidden
 
     handles = [module.register_forward_hook(put) for module in modules]

@@ -80,7 +80,7 @@ def key_moments(
     The first token of a passage is left out: as an attention sink it has a key of its own, hundreds of times
     larger than any other, which would drown them.
     """
-    totals = {layer: torch.zeros(arch.d_ff, arch.d_ff, device=arch.device) for layer in layers}
+    totals = {layer: torch.zeros(arch.d_ff, arch.d_ff, device=arch.device_of(layer)) for layer in layers}
     n = 0
     downs = {str(layer): arch.down_projection(layer) for layer in layers}
     for group in groups([Row(tuple(p), ()) for p in passages if len(p) > 1]):
@@ -88,7 +88,7 @@ def key_moments(
         with captured(inputs=downs) as seen, stopping_after(downs[str(max(layers))]):
             arch.base(**batch.inputs, use_cache=False)
         for layer, total in totals.items():
-            keys = seen[str(layer)][batch.positions > 0].float()
+            keys = seen[str(layer)][(batch.positions > 0).to(total.device)].float()
             total += keys.T @ keys
         n += int((batch.positions > 0).sum())
     return totals, n

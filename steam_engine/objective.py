@@ -94,7 +94,7 @@ class Objective:
         for anchors, at in zip(self._anchors, self._aligned, strict=True):
             vectors = anchors.vectors if anchors else {}
             per_layer = [
-                1 - F.cosine_similarity(residuals[layer][at].float(), anchor, dim=-1).mean()
+                1 - F.cosine_similarity(residuals[layer][at].float(), anchor.to(at.device), dim=-1).mean()
                 for layer, anchor in vectors.items()
             ]
             per_edit.append(torch.stack(per_layer).mean() if per_layer else self._value_norms.new_zeros(()))

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from steam_engine.chat_format import render_chat
+from steam_engine.placement import input_device
 from steam_engine.tokens import pad_id
 
 OPENINGS = (
@@ -41,7 +42,7 @@ def sample(model: Any, tokenizer: Any, prompts: Sequence[str], n_tokens: int, se
 
     The same seed gives the same text on the same machine; the global random state is left as it was.
     """
-    device = next(model.parameters()).device
+    device = input_device(model)
     encoded = [tokenizer(p, add_special_tokens=not chat)["input_ids"] for p in prompts]
     width = max(map(len, encoded))
     pad = pad_id(tokenizer)

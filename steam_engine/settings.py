@@ -70,6 +70,10 @@ class EditSettings:
     covariance_weight: float = 0.5
     """lambda_C: weight of the second moments C against the edit's own keys in the ridge solve."""
 
+    solve_precision: Literal["float64", "float32"] = "float64"
+    """Of the solve, whatever the weights' type. In float32 it is faster on a GPU, and stays on an Apple one, which has
+    no float64."""
+
     null_space: float = 0.0
     """AlphaEdit's option of the solve: changes only in directions of the keys whose second moment is below this share
     of the mean; 0 leaves it off."""

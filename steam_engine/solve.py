@@ -11,6 +11,8 @@ from steam_engine.errors import EditError
 
 LowRank = Sequence[tuple[torch.Tensor, float]]  # (keys [n, d_ff], weight): adds weight * keys^T keys / n to A
 
+PRECISIONS = {"float64": torch.float64, "float32": torch.float32}
+
 
 class Solver(Protocol):
     """Solves with A = what the second moments say + low-rank terms."""
@@ -23,14 +25,17 @@ class Solver(Protocol):
         ...
 
 
-def solve_device(device: torch.device) -> torch.device:
+def solve_device(device: torch.device, precision: torch.dtype = torch.float64) -> torch.device:
     """Where the solves for a model on `device` are made: mps has no fp64."""
-    return torch.device("cpu") if device.type == "mps" else device
+    return torch.device("cpu") if device.type == "mps" and precision == torch.float64 else device
 
 
-def _precision(device: torch.device) -> torch.dtype:
-    """fp64 where the device has it."""
-    return torch.float32 if device.type == "mps" else torch.float64
+def _factored(matrix: torch.Tensor) -> torch.Tensor:
+    factor: torch.Tensor
+    factor, failed = torch.linalg.cholesky_ex(matrix)
+    if bool(failed.any()):
+        raise EditError("The solve fails in this precision; nothing has changed. Use solve_precision float64.")
+    return factor
 
 
 def _stacked(low_rank: LowRank, dtype: torch.dtype) -> torch.Tensor | None:
@@ -45,16 +50,19 @@ class RidgeSolver:
     Args:
         moments: C = E[k k^T], [d_ff, d_ff].
         weight: lambda_C.
+        dtype: of the solve.
+
+    Raises:
+        EditError: the matrix is not positive definite in that precision.
     """
 
-    def __init__(self, moments: torch.Tensor, weight: float) -> None:
-        self.device, self.dtype = moments.device, _precision(moments.device)
-        dtype = self.dtype
+    def __init__(self, moments: torch.Tensor, weight: float, dtype: torch.dtype = torch.float64) -> None:
+        self.device, self.dtype = moments.device, dtype
         c = weight * moments.to(dtype)
-        # A jitter relative to the mean keeps C positive definite.
-        jitter = 1e-6 * c.diagonal().mean().clamp(min=torch.finfo(dtype).tiny)
+        # A jitter relative to the mean keeps C positive definite, by more where rounding is coarser.
+        jitter = (1e-6 if dtype == torch.float64 else 1e-4) * c.diagonal().mean().clamp(min=torch.finfo(dtype).tiny)
         self.ridge = c + jitter * torch.eye(len(c), dtype=dtype, device=c.device)
-        self._factor = torch.linalg.cholesky(self.ridge)
+        self._factor = _factored(self.ridge)
 
     def solve(self, low_rank: LowRank, right: torch.Tensor) -> torch.Tensor:
         """A^-1 right: by the Woodbury identity, or densely where the keys are so many that it costs more.
@@ -72,8 +80,8 @@ class RidgeSolver:
         if u is None:
             return y
         if 2 * len(u) > u.shape[1]:
-            dense: torch.Tensor = torch.linalg.cholesky(self.ridge + u.T @ u)
-            return torch.cholesky_solve(b, dense)
+            dense: torch.Tensor = torch.cholesky_solve(b, _factored(self.ridge + u.T @ u))
+            return dense
         z = torch.cholesky_solve(u.T, self._factor)  # [d_ff, n]
         small = torch.eye(len(u), dtype=u.dtype, device=u.device) + u @ z
         correction: torch.Tensor = z @ torch.linalg.solve(small, u @ y)
@@ -91,13 +99,16 @@ class NullSpaceSolver:
         moments: C = E[k k^T], [d_ff, d_ff].
         threshold: directions whose eigenvalue is below this share of the mean eigenvalue are free.
         weight: of the ridge term, in mean eigenvalues.
+        dtype: of the solve.
 
     Raises:
         EditError: no direction is free.
     """
 
-    def __init__(self, moments: torch.Tensor, threshold: float, weight: float) -> None:
-        self.device, self.dtype = moments.device, _precision(moments.device)
+    def __init__(
+        self, moments: torch.Tensor, threshold: float, weight: float, dtype: torch.dtype = torch.float64
+    ) -> None:
+        self.device, self.dtype = moments.device, dtype
         values, vectors = torch.linalg.eigh(moments.to(self.dtype))
         mean = values.mean()
         free = values < threshold * mean
@@ -113,7 +124,7 @@ class NullSpaceSolver:
         if u is not None:
             projected = u @ self.basis  # [n, n_free]
             small = small + projected.T @ projected
-        factor = torch.linalg.cholesky(small)
+        factor = _factored(small)
         found: torch.Tensor = self.basis @ torch.cholesky_solve(self.basis.T @ right.to(self.dtype), factor)
         return found
 

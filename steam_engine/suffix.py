@@ -25,6 +25,7 @@ class SuffixOutput:
 
     hidden: torch.Tensor  # [n_flat, d_model], after the final norm
     residuals: dict[int, torch.Tensor]  # layer -> [n_flat, d_model], residual stream after the layer
+    # Both where the edited layer is.
 
 
 class Prefill:
@@ -50,7 +51,7 @@ class Prefill:
             out = arch.base(**batch.inputs, **cache_argument(arch.base, self.cache))
         self.start = batch.start
         self.hidden = first_tensor(seen["layer"])[0]  # [n_tokens, d_model], after the edited layer
-        self.final = out[0][0]  # [n_tokens, d_model], after the final norm
+        self.final = out[0][0].to(self.hidden.device)  # [n_tokens, d_model], after the final norm
         self.tuple_output = isinstance(seen["layer"], tuple)
         at = [start + p for start, row in zip(batch.start, rows, strict=True) for p in row.subjects]
         self.keys = seen["key"][0, at].clone()
@@ -85,7 +86,7 @@ class SuffixModel:
 
     def __init__(self, parts: Sequence[tuple[Prefill, Sequence[int]]]) -> None:
         first = parts[0][0]
-        arch, device = first.arch, first.arch.device
+        arch, device = first.arch, first.hidden.device
         self.arch, self.layer = arch, first.layer
         self.rows = tuple(prefill.rows[r] for prefill, chosen in parts for r in chosen)
         self.owners = tuple(i for i, (_, chosen) in enumerate(parts) for _ in chosen)
@@ -138,7 +139,8 @@ class SuffixModel:
                 position_ids=self._positions,
                 **cache_argument(self.arch.base, self._cache),
             )
-        return SuffixOutput(out[0][0], {int(k): first_tensor(v)[0] for k, v in seen.items()})
+        here = self._hidden.device  # upper layers may be on others
+        return SuffixOutput(out[0][0].to(here), {int(k): first_tensor(v)[0].to(here) for k, v in seen.items()})
 
 
 def _picked(prefill: Prefill, chosen: Sequence[int]) -> list[tuple[int, Row]]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import torch
 
 from steam_engine.architecture import Architecture
+from steam_engine.placement import set_weight, weight_of
 
 
 @dataclass(frozen=True)
@@ -32,15 +33,10 @@ class EditedWeights:
         self._arch = arch
         self._base: dict[int, torch.Tensor] = {}
 
-    def _live(self, layer: int) -> torch.Tensor:
-        weight = self._arch.down_projection(layer).weight
-        assert isinstance(weight, torch.Tensor)
-        return weight
-
     def base(self, layer: int) -> torch.Tensor:
         """The layer's weight without any edit."""
         if layer not in self._base:
-            self._base[layer] = self._live(layer).detach().clone()
+            self._base[layer] = weight_of(self._arch.down_projection(layer)).detach().clone()
         return self._base[layer]
 
     def norm(self, layer: int) -> float:
@@ -65,4 +61,4 @@ class EditedWeights:
         """Makes composed weights the live ones, in place; every other layer gets its base back."""
         for layer in {*self._base, *weights}:
             base = self.base(layer)
-            self._live(layer).copy_(weights.get(layer, base))
+            set_weight(self._arch.down_projection(layer), weights.get(layer, base))

@@ -10,6 +10,7 @@ from steam_engine.editor import Editor
 from steam_engine.errors import ExportError
 from steam_engine.journal import EditTensors, pairs_by_layer
 from steam_engine.loading import LoadedModel, StoredModel
+from steam_engine.placement import weight_of
 from steam_engine.types import JournalEntry
 from steam_engine.weights import FactorPair
 
@@ -36,9 +37,7 @@ class EditedModel:
 
     def live(self, layer: int) -> torch.Tensor:
         """The edited matrix of a layer as it is in the model."""
-        weight = self.loaded.arch.down_projection(layer).weight
-        assert isinstance(weight, torch.Tensor)
-        return weight
+        return weight_of(self.loaded.arch.down_projection(layer))
 
 
 def edited_model(editor: Editor) -> EditedModel:

@@ -51,7 +51,7 @@ def read_back(
         "special": not loaded.is_chat,
         "tokens": MAX_ANSWER_TOKENS,
         "dtype": loaded.dtype_name,
-        "device": str(loaded.device),
+        "device": loaded.device_name,
         "pad": pad_id(loaded.tokenizer),
         "threads": torch.get_num_threads(),
     }

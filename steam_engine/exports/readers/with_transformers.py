@@ -17,12 +17,15 @@ def load(job: dict[str, Any]) -> tuple[Any, Any]:
     """(model, tokenizer) of the job's `model`, with its `adapter` if there is one."""
     extra = {"gguf_file": job["gguf"]} if job.get("gguf") else {}
     tokenizer = AutoTokenizer.from_pretrained(job["model"], **extra)
+    spread = job["device"] == "spread"
+    if spread:
+        extra["device_map"] = "auto"
     model = AutoModelForCausalLM.from_pretrained(job["model"], dtype=job["dtype"], **extra)
     if job.get("adapter"):
         from peft import PeftModel
 
         model = PeftModel.from_pretrained(model, job["adapter"]).merge_and_unload()
-    return model.to(job["device"]).eval(), tokenizer
+    return (model if spread else model.to(job["device"])).eval(), tokenizer
 
 
 @torch.no_grad()
@@ -35,7 +38,7 @@ def main() -> None:
     found: dict[str, list[Any]] = {"ids": [], "answers": []}
     logits = []
     for prompt in job["prompts"]:
-        ids = tokenizer(prompt, add_special_tokens=job["special"], return_tensors="pt")["input_ids"].to(job["device"])
+        ids = tokenizer(prompt, add_special_tokens=job["special"], return_tensors="pt")["input_ids"].to(model.device)
         made = model.generate(
             input_ids=ids, attention_mask=torch.ones_like(ids), max_new_tokens=job["tokens"], do_sample=False,
             pad_token_id=job["pad"], return_dict_in_generate=True, output_logits=True,
