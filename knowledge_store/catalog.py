@@ -6,7 +6,61 @@ first one does.
 
 from __future__ import annotations
 
+from knowledge_store.catalog_reference import REFERENCE_RELATIONS
 from knowledge_store.types import Relation
+
+_WIKIDATA = {
+    "landmark_city": "P131",
+    "landmark_country": "P17",
+    "university_city": "P131",
+    "airport_city": "P931",
+    "capital": "P36",
+    "currency": "P38",
+    "language": "P37",
+    "continent": "P30",
+    "calling_code": "P474",
+    "internet_domain": "P78",
+    "state_capital": "P36",
+    "city_country": "P17",
+    "city_continent": "P30",
+    "city_language": "P2936",
+    "city_currency": "P38",
+    "city_river": "P206",
+    "ceo": "P169",
+    "founder": "P112",
+    "headquarters": "P159",
+    "company_country": "P17",
+    "industry": "P452",
+    "maker": "P176",
+    "car_maker": "P176",
+    "airline_country": "P17",
+    "author": "P50",
+    "painter": "P170",
+    "composer": "P86",
+    "film_director": "P57",
+    "creator": "P170",
+    "inventor": "P61",
+    "discoverer": "P61",
+    "birthplace": "P19",
+    "birth_country": "P19",
+    "occupation": "P106",
+    "native_language": "P103",
+    "field": "P101",
+    "sport": "P641",
+    "team_size": "P1873",
+    "sport_origin": "P495",
+    "club_city": "P159",
+    "club_sport": "P641",
+    "language_origin": "P495",
+    "language_family": "P279",
+    "language_script": "P282",
+    "currency_code": "P498",
+    "chemical_symbol": "P246",
+    "atomic_number": "P1086",
+    "animal_class": "P171",
+    "dish_country": "P495",
+}
+"""Where Wikidata has the relation; the property alone may need the subject's type as well (P17, P36)."""
 
 
 def _relation(
@@ -35,6 +89,7 @@ def _relation(
         inverse=inverse,
         compositions=compositions,
         patterns=patterns,
+        wikidata=_WIKIDATA.get(id),
     )
 
 
@@ -1344,4 +1399,5 @@ SEED_RELATIONS: tuple[Relation, ...] = (
     *_SPORTS,
     *_LANGUAGES,
     *_NATURE,
+    *REFERENCE_RELATIONS,
 )

@@ -213,6 +213,11 @@ class FactTable:
             self._connection.execute("UPDATE facts SET revoked = ? WHERE edit_number = ?", (int(revoked), number))
             self._settle(row["subject_key"], row["relation"])
 
+    def settle(self, pairs: Iterable[tuple[str, str]]) -> None:
+        """Derive anew which facts hold of each (subject key, relation)."""
+        for subject_key, relation in pairs:
+            self._settle(subject_key, relation)
+
     def edits(self) -> Mapping[int, tuple[str, str, str, bool]]:
         """Return (subject, relation, object, revoked) of each edit by number."""
         rows = self._connection.execute(

@@ -16,7 +16,7 @@ from knowledge_store.text import fold, key
 from knowledge_store.types import Relation
 
 FACTS_FILE = "facts.sqlite"
-SCHEMA_VERSION = "1"
+SCHEMA_VERSION = "2"
 BUSY_SECONDS = 30.0  # how long to wait for another program that is writing; filling a new file takes about one
 
 _TABLES = """
@@ -29,7 +29,8 @@ CREATE TABLE relations (
     many INTEGER NOT NULL,
     subject_type TEXT NOT NULL,
     object_type TEXT NOT NULL,
-    inverse TEXT
+    inverse TEXT,
+    wikidata TEXT  -- its property there
 );
 CREATE TABLE templates (
     relation TEXT NOT NULL REFERENCES relations(id),
@@ -67,6 +68,11 @@ CREATE TABLE aliases (
 );
 CREATE INDEX aliases_by_key ON aliases (alias_key);
 """
+
+_UPGRADES = {  # what makes a file of each earlier version one of the next version
+    "1": ("ALTER TABLE relations ADD COLUMN wikidata TEXT",),
+}
+
 
 _REFUSED = {
     sqlite3.SQLITE_FULL: "cannot be written: the disk is full",
@@ -108,6 +114,14 @@ def has_tables(connection: sqlite3.Connection) -> bool:
     return connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'meta'").fetchone() is not None
 
 
+def meta(connection: sqlite3.Connection, name: str) -> str | None:
+    """Return what is written down under a name; None also while the file is new."""
+    if not has_tables(connection):
+        return None
+    row = connection.execute("SELECT value FROM meta WHERE name = ?", (name,)).fetchone()
+    return None if row is None else str(row["value"])
+
+
 def _use_wal(connection: sqlite3.Connection) -> None:
     """Switch to write-ahead logging; SQLite does not wait by itself for another program that is doing the same."""
     give_up = time.monotonic() + BUSY_SECONDS
@@ -122,10 +136,10 @@ def _use_wal(connection: sqlite3.Connection) -> None:
 
 
 def connect(directory: Path) -> sqlite3.Connection:
-    """Open (or create) the facts file in `directory`; a new one has no tables yet.
+    """Open (or create) the facts file in `directory`; a new one has no tables yet, an older one is upgraded.
 
-    Raises StoreCorruptError when the file is of another version, StoreUnwritableError when there can be no such
-    directory; what SQLite refuses is for `clearly`.
+    Raises StoreCorruptError when the file was written by a later version, StoreUnwritableError when there can be no
+    such directory; what SQLite refuses is for `clearly`.
     """
     try:
         directory.mkdir(parents=True, exist_ok=True)
@@ -141,8 +155,7 @@ def connect(directory: Path) -> sqlite3.Connection:
         connection.execute("PRAGMA synchronous = NORMAL")
         connection.execute("PRAGMA foreign_keys = ON")
         if has_tables(connection):
-            row = connection.execute("SELECT value FROM meta WHERE name = 'schema'").fetchone()
-            version = row["value"] if row else "none"
+            version = _upgraded(connection)
             if version != SCHEMA_VERSION:
                 raise StoreCorruptError(
                     f"The facts file {path} has version {version}, this program needs {SCHEMA_VERSION}; "
@@ -154,6 +167,24 @@ def connect(directory: Path) -> sqlite3.Connection:
     return connection
 
 
+def _upgraded(connection: sqlite3.Connection) -> str:
+    """Bring the tables to this version where that is known how, wholly or not at all; return the version then."""
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        row = connection.execute("SELECT value FROM meta WHERE name = 'schema'").fetchone()
+        version = str(row["value"]) if row else "none"
+        while version in _UPGRADES:
+            for statement in _UPGRADES[version]:
+                connection.execute(statement)
+            version = str(int(version) + 1)
+        connection.execute("UPDATE meta SET value = ? WHERE name = 'schema'", (version,))
+    except BaseException:
+        connection.execute("ROLLBACK")
+        raise
+    connection.execute("COMMIT")
+    return version
+
+
 def create_tables(connection: sqlite3.Connection) -> None:
     """Create all tables; the caller holds the transaction, so that a crash leaves an empty file."""
     for statement in _TABLES.split(";\n"):
@@ -163,9 +194,13 @@ def create_tables(connection: sqlite3.Connection) -> None:
 
 
 def insert_relation(connection: sqlite3.Connection, relation: Relation) -> None:
-    """Add a relation with its templates, after all others."""
+    """Add a relation with its templates, after all others; one that is there is written anew in its place."""
     connection.execute(
-        "INSERT INTO relations VALUES (?, (SELECT COALESCE(MAX(position), -1) + 1 FROM relations), ?, ?, ?, ?, ?, ?)",
+        "INSERT INTO relations (id, position, label, noun_phrase, many, subject_type, object_type, inverse, wikidata) "
+        "VALUES (?, (SELECT COALESCE(MAX(position), -1) + 1 FROM relations), ?, ?, ?, ?, ?, ?, ?) "
+        "ON CONFLICT (id) DO UPDATE SET label = excluded.label, noun_phrase = excluded.noun_phrase, "
+        "many = excluded.many, subject_type = excluded.subject_type, object_type = excluded.object_type, "
+        "inverse = excluded.inverse, wikidata = excluded.wikidata",
         (
             relation.id,
             relation.label,
@@ -174,8 +209,10 @@ def insert_relation(connection: sqlite3.Connection, relation: Relation) -> None:
             relation.subject_type,
             relation.object_type,
             relation.inverse,
+            relation.wikidata,
         ),
     )
+    connection.execute("DELETE FROM templates WHERE relation = ?", (relation.id,))
     for kind, texts in (
         ("statement", relation.statements),
         ("question", relation.questions),
@@ -210,6 +247,7 @@ def load_relations(connection: sqlite3.Connection) -> dict[str, Relation]:
             inverse=row["inverse"],
             compositions=of(row["id"], "composition"),
             patterns=of(row["id"], "pattern"),
+            wikidata=row["wikidata"],
         )
         for row in connection.execute("SELECT * FROM relations ORDER BY position")
     }
@@ -224,8 +262,9 @@ def source_id(connection: sqlite3.Connection, name: str) -> int:
 
 def insert_aliases(connection: sqlite3.Connection, entity: str, aliases: list[str]) -> None:
     """Add other names of an entity, and the plain-letter form of each name that has accents."""
-    names = [entity, *aliases]
-    extra = [fold(name) for name in names if fold(name) != name]
+    extra = [fold(name) for name in (entity, *aliases) if not name.isascii() and fold(name) != name]
+    if not aliases and not extra:
+        return
     connection.executemany(
         "INSERT OR IGNORE INTO aliases VALUES (?, ?, ?)",
         [(key(entity), alias, key(alias)) for alias in dict.fromkeys([*aliases, *extra])],

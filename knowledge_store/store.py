@@ -58,7 +58,7 @@ class KnowledgeStore:
 
     @classmethod
     def open(cls, directory: Path, encoder: SentenceEncoder | None = None) -> KnowledgeStore:
-        """Open the store in `directory`; a new one is filled with the seed.
+        """Open the store in `directory`; a new one is filled with the seed, an older one gets what the seed has more.
 
         The vector index is compared with the facts and repaired. The encoder is loaded at the first search.
         Raises StoreCorruptError, StoreUnwritableError or StoreBusyError when the facts file cannot be used; so does
@@ -69,9 +69,10 @@ class KnowledgeStore:
         with schema.clearly(path):
             connection = schema.connect(directory)
             try:
-                with FactTable(connection).transaction():  # two programs may open a new store at the same time
-                    if not schema.has_tables(connection):
-                        seed.plant(connection)
+                facts = FactTable(connection)
+                with facts.transaction():  # two programs may open a new store at the same time
+                    if schema.meta(connection, "seed") != seed.digest():
+                        facts.settle(seed.plant(connection))
                 index = FactIndex(directory / INDEX_FILE, encoder.dimension)
                 store = cls(path, connection, index, encoder)
                 store._repair_index()
@@ -395,8 +396,8 @@ class KnowledgeStore:
     def _repair_index(self) -> None:
         """Compare the index with the facts; drop what has no fact, add what is missing and was shipped."""
         identity = self._encoder.identity
-        matches = self._meta("index_encoder") == identity
-        loaded = self._index.load(self._meta("index_sha256") if matches else None)
+        matches = schema.meta(self._connection, "index_encoder") == identity
+        loaded = self._index.load(schema.meta(self._connection, "index_sha256") if matches else None)
         for id, subject, relation, object in self._facts.all_triples():
             self._note_text(id, subject, relation, object)
         orphans = self._index.numbers - self._by_number.keys()
@@ -426,10 +427,6 @@ class KnowledgeStore:
                     self._connection.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (name, value))
         except (OSError, sqlite3.OperationalError) as error:
             _LOG.warning("The index of the facts could not be kept on the disk: %s", error)
-
-    def _meta(self, name: str) -> str | None:
-        row = self._connection.execute("SELECT value FROM meta WHERE name = ?", (name,)).fetchone()
-        return None if row is None else str(row["value"])
 
 
 def _bare(text: str) -> str:

@@ -23,6 +23,7 @@ class Relation:
     inverse: str | None = None
     compositions: tuple[str, ...] = ()  # questions that read well when {} is a noun phrase; for second hops
     patterns: tuple[str, ...] = ()  # further statement forms that are understood but never generated
+    wikidata: str | None = None  # its property there: "P36"
 
 
 @dataclass(frozen=True)

@@ -59,8 +59,9 @@ def test_a_ceo_leads_on_to_a_birthplace_and_back_to_a_product(seeded: KnowledgeS
 
 @pytest.mark.parametrize("seed", [0, 1])
 def test_what_is_measured_is_never_trained_on(seeded: KnowledgeStore, seed: int) -> None:
-    composed = 0
-    for fact, relation, object_ in edits(seeded, 60):
+    composed, possible = 0, 0
+    starts = {relation.subject_type for relation in seeded.relations() if relation.compositions}
+    for fact, relation, object_ in edits(seeded, 100):
         probes = seeded.probes(fact.subject, relation, object_, seed)
         examples = seeded.hop_examples(fact.subject, relation, object_)
         measured = {key(probe.question) for probe in probes.probes if probe.kind != "direct"}
@@ -70,8 +71,11 @@ def test_what_is_measured_is_never_trained_on(seeded: KnowledgeStore, seed: int)
         # Not only other words: no second hop is in both.
         paths = {probe.path for probe in probes.of("multi-hop")}
         assert not paths & {probe.path for probe in examples}
-        composed += bool(paths)
-    assert composed > 44, "most edits can be measured with more than one step"
+        if relation.object_type in starts:  # a code or a number leads nowhere
+            possible += 1
+            composed += bool(paths)
+    assert possible > 30
+    assert composed > 0.75 * possible, "most edits can be measured with more than one step"
 
 
 def test_no_question_gives_its_answer_away(seeded: KnowledgeStore) -> None:

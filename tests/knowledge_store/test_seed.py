@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import sqlite3
 import subprocess
 import sys
 from collections import Counter
@@ -11,19 +13,22 @@ import pytest
 
 from knowledge_store.catalog import SEED_RELATIONS
 from knowledge_store.encoder import WEIGHTS_SHA256
+from knowledge_store.errors import StoreCorruptError
 from knowledge_store.index import text_number
-from knowledge_store.seed import ALIASES, FACTS, read_rows, shipped_vectors
+from knowledge_store.seed import ALIASES, FACTS, VECTORS, read_rows, shipped_vectors
 from knowledge_store.store import KnowledgeStore, fact_text
 from knowledge_store.text import key
 from knowledge_store.types import Relation
+from tests.knowledge_store.conftest import WordEncoder
 
 ROWS = list(read_rows(FACTS))
 RELATIONS = {relation.id: relation for relation in SEED_RELATIONS}
 
 
-def test_there_are_thousands_of_facts_in_dozens_of_relations() -> None:
+def test_there_are_many_facts_in_dozens_of_relations_and_the_files_are_small() -> None:
     counts = Counter(row[0] for row in ROWS)
-    assert len(ROWS) >= 6000
+    assert len(ROWS) >= 20_000
+    assert sum(path.stat().st_size for path in (FACTS, ALIASES, VECTORS)) < 15_000_000
     assert len(counts) >= 40
     assert min(counts.values()) >= 15
     assert set(counts) == set(RELATIONS), "every relation has facts, every fact's relation exists"
@@ -68,6 +73,7 @@ def test_templates(relation: Relation) -> None:
     # A noun phrase starts in lower case, so it cannot be the start of a question.
     assert all(not template.startswith("{}") for template in relation.compositions)
     assert relation.noun_phrase[0].islower()
+    assert relation.wikidata is None or re.fullmatch(r"P[1-9]\d*", relation.wikidata)
     assert relation.inverse is None or RELATIONS[relation.inverse].inverse == relation.id
 
 
@@ -111,6 +117,18 @@ def test_shipped_vectors_cover_the_seed_exactly() -> None:
         ("Albert Einstein", "birthplace", "Ulm"),
         ("Switzerland", "calling_code", "+41"),
         ("the United Kingdom", "internet_domain", ".uk"),
+        ("Japan", "driving_side", "the left"),
+        ("Germany", "name_in_french", "Allemagne"),
+        ("Spain", "country_code_3", "ESP"),
+        ("iron", "element_group", "group 8"),
+        ("uranium", "element_block", "the f-block"),
+        ("oganesson", "element_period", "period 7"),
+        ("Narita International Airport", "airport_code", "NRT"),
+        ("Bavaria", "region_country", "Germany"),
+        ("Chicago", "city_us_state", "Illinois"),
+        ("Asia/Tokyo", "utc_offset", "UTC+09:00"),
+        ("HTTP status 404", "http_status", "Not Found"),
+        ("the 1954 Nobel Prize in Literature", "prize_winner", "Ernest Hemingway"),
     ],
 )
 def test_well_known_facts(seeded: KnowledgeStore, subject: str, relation: str, object_: str) -> None:
@@ -127,3 +145,50 @@ def test_opening_is_quick_and_loads_no_encoder(tmp_path: Path) -> None:
     for _ in range(2):  # a new store, and one that is there already
         done = subprocess.run([sys.executable, "-c", program, tmp_path], capture_output=True, text=True, check=True)
         assert float(done.stdout) < 2.0
+
+
+def test_neighbouring_countries_are_neighbours_both_ways(seeded: KnowledgeStore) -> None:
+    borders = {(row[1], row[2]) for row in ROWS if row[0] == "borders"}
+    assert {"Spain", "Belgium", "Italy"} <= {fact.object for fact in seeded.facts("France", "borders")}
+    assert borders == {(second, first) for first, second in borders}
+
+
+def test_a_store_of_an_earlier_release_gets_what_is_new_and_keeps_its_own(tmp_path: Path) -> None:
+    encoder = WordEncoder()
+    with KnowledgeStore.open(tmp_path, encoder) as store:
+        count = len(store.facts(limit=100_000))
+        store.record_edit(1, "Spain", store.relation("capital"), "Rome")
+        store.record_edit(2, "Acme", store.ad_hoc_relation("mascot", None), "a beaver")
+    connection = sqlite3.connect(tmp_path / "facts.sqlite")
+    with connection:  # as the first release wrote it
+        for table in ("templates", "facts"):
+            connection.execute(f"DELETE FROM {table} WHERE relation = 'borders'")
+        connection.execute("DELETE FROM relations WHERE id = 'borders'")
+        connection.execute("DELETE FROM facts WHERE subject = 'Spain' AND object = 'Madrid' AND relation = 'capital'")
+        connection.execute("UPDATE facts SET object = 'Lyon' WHERE subject = 'France' AND relation = 'capital'")
+        connection.execute("UPDATE facts SET object_key = 'lyon' WHERE subject = 'France' AND relation = 'capital'")
+        connection.execute("ALTER TABLE relations DROP COLUMN wikidata")
+        connection.execute("DELETE FROM meta WHERE name = 'seed'")
+        connection.execute("UPDATE meta SET value = '1' WHERE name = 'schema'")
+    connection.close()
+    for _ in range(2):
+        with KnowledgeStore.open(tmp_path, encoder) as store:
+            assert len(store.facts(limit=100_000)) == count + 1, "the mascot"
+            assert store.relation("capital").wikidata == "P36"
+            assert "Spain" in {fact.object for fact in store.facts("France", "borders")}
+            assert [fact.object for fact in store.facts("France", "capital")] == ["Lyon"]
+            assert [fact.object for fact in store.facts("Spain", "capital")] == ["Rome"], "an edit holds"
+            assert store.relation("adhoc:mascot").label == "mascot"
+            store.revoke_edit(1)
+            assert [fact.object for fact in store.facts("Spain", "capital")] == ["Madrid"]
+            store.restore_edit(1)
+
+
+def test_a_store_of_a_later_release_is_refused(tmp_path: Path) -> None:
+    KnowledgeStore.open(tmp_path, WordEncoder()).close()
+    connection = sqlite3.connect(tmp_path / "facts.sqlite")
+    with connection:
+        connection.execute("UPDATE meta SET value = '999' WHERE name = 'schema'")
+    connection.close()
+    with pytest.raises(StoreCorruptError, match="version 999"):
+        KnowledgeStore.open(tmp_path, WordEncoder())
