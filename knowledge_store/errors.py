@@ -21,6 +21,14 @@ class InvalidFactError(StoreError):
     """A fact without a subject or an object, or with one that is not a plain piece of text."""
 
 
+class ConflictingFactError(StoreError):
+    """A fact that cannot hold together with one that holds already."""
+
+
+class UnknownFactError(StoreError):
+    """A fact number that the store does not have, or that cannot be changed."""
+
+
 class UnknownEditError(StoreError):
     """An edit number that the store has no fact for."""
 

@@ -16,7 +16,7 @@ from knowledge_store.text import fold, key
 from knowledge_store.types import Relation
 
 FACTS_FILE = "facts.sqlite"
-SCHEMA_VERSION = "2"
+SCHEMA_VERSION = "3"
 BUSY_SECONDS = 30.0  # how long to wait for another program that is writing; filling a new file takes about one
 
 _TABLES = """
@@ -41,7 +41,8 @@ CREATE TABLE templates (
 );
 CREATE TABLE sources (id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE);
 -- A fact of an edit has its number. "revoked": the edit was undone. "superseded_by": the edit that holds
--- instead. valid_to is NULL while the fact holds; it is derived from those two.
+-- instead. "retired": taken out for good (deleted, replaced, or its number was given to another edit); such a fact
+-- is never an edit. valid_to is NULL while the fact holds; it is derived from those three.
 CREATE TABLE facts (
     id INTEGER PRIMARY KEY,
     subject TEXT NOT NULL,
@@ -55,8 +56,16 @@ CREATE TABLE facts (
     revoked INTEGER NOT NULL DEFAULT 0,
     superseded_by INTEGER,
     valid_from TEXT,
-    valid_to TEXT
+    valid_to TEXT,
+    retired INTEGER NOT NULL DEFAULT 0
 );
+-- The times between valid_from and valid_to at which a fact did not hold: from "begin" on, until "end".
+CREATE TABLE gaps (
+    fact INTEGER NOT NULL REFERENCES facts(id) ON DELETE CASCADE,
+    begin TEXT NOT NULL,
+    end TEXT NOT NULL
+);
+CREATE INDEX gaps_by_fact ON gaps (fact);
 CREATE INDEX facts_by_subject ON facts (subject_key, relation);
 CREATE INDEX facts_by_object ON facts (object_key, relation);
 CREATE INDEX facts_by_relation ON facts (relation, rank);
@@ -71,6 +80,12 @@ CREATE INDEX aliases_by_key ON aliases (alias_key);
 
 _UPGRADES = {  # what makes a file of each earlier version one of the next version
     "1": ("ALTER TABLE relations ADD COLUMN wikidata TEXT",),
+    "2": (
+        "ALTER TABLE facts ADD COLUMN retired INTEGER NOT NULL DEFAULT 0",
+        "CREATE TABLE gaps (fact INTEGER NOT NULL REFERENCES facts(id) ON DELETE CASCADE, "
+        "begin TEXT NOT NULL, end TEXT NOT NULL)",
+        "CREATE INDEX gaps_by_fact ON gaps (fact)",
+    ),
 }
 
 
@@ -169,10 +184,12 @@ def connect(directory: Path) -> sqlite3.Connection:
 
 def _upgraded(connection: sqlite3.Connection) -> str:
     """Bring the tables to this version where that is known how, wholly or not at all; return the version then."""
+    version = meta(connection, "schema") or "none"
+    if version not in _UPGRADES:
+        return version
     connection.execute("BEGIN IMMEDIATE")
     try:
-        row = connection.execute("SELECT value FROM meta WHERE name = 'schema'").fetchone()
-        version = str(row["value"]) if row else "none"
+        version = meta(connection, "schema") or "none"  # another program may have done it meanwhile
         while version in _UPGRADES:
             for statement in _UPGRADES[version]:
                 connection.execute(statement)

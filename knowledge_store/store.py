@@ -11,6 +11,7 @@ import sqlite3
 import threading
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from datetime import date, datetime
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -19,15 +20,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from knowledge_store import schema, seed
+from knowledge_store.dates import moment
 from knowledge_store.encoder import SentenceEncoder
 from knowledge_store.errors import InvalidRelationError, UnknownRelationError
-from knowledge_store.facts import FactTable, check_name
+from knowledge_store.facts import FactTable, OnConflict, check_name
 from knowledge_store.index import INDEX_FILE, FactIndex, text_number
 from knowledge_store.parsing import StatementParser
 from knowledge_store.phrasing import AD_HOC, relation_from_noun, relation_from_statement
 from knowledge_store.probes import PROTECTED, ProbeMaker
 from knowledge_store.text import key, render
-from knowledge_store.types import Fact, ParsedStatement, Probe, ProbeSet, Relation, ScoredFact
+from knowledge_store.types import Fact, ParsedStatement, Period, Probe, ProbeSet, Relation, ScoredFact
 
 _LOG = logging.getLogger(__name__)
 
@@ -186,30 +188,50 @@ class KnowledgeStore:
         object: str | None = None,
         current_only: bool = True,
         limit: int = 100,
+        at: str | date | datetime | None = None,
     ) -> tuple[Fact, ...]:
-        """Return the facts that fit, best-known first; names are understood in any spelling."""
+        """Return the facts that fit, best-known first; names are understood in any spelling.
+
+        `at` asks for what was known then (on a date: at its end), whatever `current_only` says.
+        Raises InvalidFactError when it is not a date or a time.
+        """
+        then = None if at is None else moment(at, end_of_day=True)
         with self._access():
-            return self._facts.find(subject, relation, object, current_only=current_only, limit=limit)
+            return self._facts.find(subject, relation, object, current_only=current_only, at=then, limit=limit)
+
+    def periods(self, fact_id: int) -> tuple[Period, ...]:
+        """Return the times at which a fact held, in order. Raises UnknownFactError."""
+        with self._access():
+            return self._facts.periods(fact_id)
 
     def aliases(self, name: str) -> tuple[str, ...]:
         """Return the other names of something, as "USA" for "the United States"."""
         with self._access():
             return self._facts.aliases(name)
 
-    def add_facts(self, triples: Iterable[tuple[str, str, str]], source: str) -> tuple[Fact, ...]:
+    def add_facts(
+        self, triples: Iterable[tuple[str, str, str]], source: str, on_conflict: OnConflict = "refuse"
+    ) -> tuple[Fact, ...]:
         """Add (subject, relation id, object) facts, all or none of them.
 
-        Raises UnknownRelationError and InvalidFactError.
+        One that is there already is returned as it is. In a many-valued relation facts add up; in a single-valued
+        one another object is refused, or the old fact is kept (and returned), or replaced.
+        Raises UnknownRelationError, InvalidFactError and ConflictingFactError.
         """
         with self._access():
             with self._facts.transaction():
                 added = tuple(
-                    self._facts.add(subject, self.relation(relation).id, object, source)
+                    self._facts.add(subject, self.relation(relation), object, source, on_conflict=on_conflict)[0]
                     for subject, relation, object in triples
                 )
             for fact in added:
                 self._note_text(fact.id, fact.subject, fact.relation, fact.object)
             return added
+
+    def remove_fact(self, fact_id: int) -> Fact:
+        """End a fact that is not an edit's; it is kept as one that held. Raises UnknownFactError."""
+        with self._access(), self._facts.transaction():
+            return self._facts.remove(fact_id)
 
     def search(self, query: str, k: int = 8) -> tuple[ScoredFact, ...]:
         """Return the `k` facts that hold and are nearest in meaning, nearest first."""

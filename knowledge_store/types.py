@@ -38,6 +38,15 @@ class Fact:
     edit_number: int | None = None
     valid_from: str | None = None
     valid_to: str | None = None
+    superseded_by: int | None = None  # the number of the edit that holds instead
+
+
+@dataclass(frozen=True)
+class Period:
+    """A time at which a fact held: from `begin` on (None: always), until `end` (None: still)."""
+
+    begin: str | None
+    end: str | None
 
 
 @dataclass(frozen=True)

@@ -168,6 +168,8 @@ def test_a_store_of_an_earlier_release_gets_what_is_new_and_keeps_its_own(tmp_pa
         connection.execute("UPDATE facts SET object = 'Lyon' WHERE subject = 'France' AND relation = 'capital'")
         connection.execute("UPDATE facts SET object_key = 'lyon' WHERE subject = 'France' AND relation = 'capital'")
         connection.execute("ALTER TABLE relations DROP COLUMN wikidata")
+        connection.execute("ALTER TABLE facts DROP COLUMN retired")
+        connection.execute("DROP TABLE gaps")
         connection.execute("DELETE FROM meta WHERE name = 'seed'")
         connection.execute("UPDATE meta SET value = '1' WHERE name = 'schema'")
     connection.close()
