@@ -16,15 +16,17 @@ import numpy as np
 
 from knowledge_store import seed_codes, seed_places
 from knowledge_store.catalog import SEED_RELATIONS
+from knowledge_store.catalog_reference import REFERENCE_RELATIONS
 from knowledge_store.encoder import SentenceEncoder
 from knowledge_store.index import text_number
 from knowledge_store.seed import ALIASES, DATA, FACTS, VECTORS, read_rows, shipped_vectors
+from knowledge_store.seed_codes import BY_HAND
 from knowledge_store.store import fact_text
 from knowledge_store.text import fold, key
+from knowledge_store.types import Tier
 
 HAND = DATA / "hand"
-BY_HAND = "by hand"
-CEOS = "by hand, state of 2025"
+CEOS = f"{BY_HAND}, state of 2025"
 NOT_STATED = "-"
 _CONTINENTS = {
     "AF": "Africa",
@@ -107,6 +109,7 @@ class SeedFact:
     subject: str
     object: str
     source: str
+    tier: Tier = Tier.CORE
 
 
 @dataclass(frozen=True)
@@ -181,7 +184,8 @@ def countries() -> tuple[list[Country], list[SeedFact]]:
             codes = CountryInfo(code).info().get("callingCodes") or []
             calling = codes[0] if len(codes) == 1 and codes[0] == str(entry["phone"]) else None
         if calling:
-            facts.append(SeedFact("calling_code", name, f"+{calling.lstrip('+')}", "countryinfo"))
+            source = BY_HAND if code in _CALLING_CODES else "countryinfo"
+            facts.append(SeedFact("calling_code", name, f"+{calling.lstrip('+')}", source))
         if str(entry["tld"]).startswith("."):
             facts.append(SeedFact("internet_domain", name, entry["tld"], geonames))
     return found, facts
@@ -317,7 +321,7 @@ def write_vectors() -> int:
     """
     relations = {relation.id: relation for relation in SEED_RELATIONS}
     texts = {}
-    for relation, subject, object_, _ in read_rows(FACTS):
+    for relation, subject, object_, *_ in read_rows(FACTS):
         text = fact_text(relations[relation], subject, object_)
         texts[text_number(text)] = text
     encoder = SentenceEncoder()
@@ -423,6 +427,14 @@ def standards(known: list[Country], before: list[SeedFact]) -> list[SeedFact]:
     return facts
 
 
+def ranked(chosen: list[SeedFact], listed: list[SeedFact]) -> list[SeedFact]:
+    """Return all the facts with their tiers: `chosen` are from hand-kept tables, `listed` from whole packages."""
+    reference = {relation.id for relation in REFERENCE_RELATIONS}
+    core = [replace(f, tier=Tier.ABOUT_CORE if f.relation in reference else Tier.CORE) for f in chosen]
+    known = {key(name) for fact in chosen for name in (fact.subject, fact.object)}
+    return core + [replace(f, tier=Tier.ABOUT_CORE if key(f.subject) in known else Tier.LISTED) for f in listed]
+
+
 def main() -> None:
     """Write the data files; --no-vectors leaves out the slow part."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -434,10 +446,10 @@ def main() -> None:
     for path in sorted(HAND.glob("*.txt")):
         if path.name not in _TABLES:
             facts += hand_facts(path)
-    facts += places(known, facts)
-    facts += standards(known, facts)
-    rows = [(fact.relation, fact.subject, fact.object, fact.source) for fact in checked(facts)]
-    print(write_tsv(FACTS, ("relation", "subject", "object", "source"), rows), "facts")
+    listed = places(known, facts)
+    listed += standards(known, facts + listed)
+    rows = [(f.relation, f.subject, f.object, f.source, str(f.tier.value)) for f in checked(ranked(facts, listed))]
+    print(write_tsv(FACTS, ("relation", "subject", "object", "source", "tier"), rows), "facts")
     print(write_tsv(ALIASES, ("entity", "alias"), aliases(known)), "aliases")
     if not options.no_vectors:
         print(write_vectors(), "vectors")

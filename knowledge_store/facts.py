@@ -17,15 +17,16 @@ from knowledge_store.dates import now
 from knowledge_store.errors import ConflictingFactError, InvalidFactError, UnknownEditError, UnknownFactError
 from knowledge_store.schema import source_id
 from knowledge_store.text import fold, key, without_article
-from knowledge_store.types import Fact, Period, Relation
+from knowledge_store.types import Fact, Period, Relation, Tier
 
 MAX_NAME = 300  # characters of a subject or an object
+TIER_RANKS = 100_000  # a fact's rank is its tier times this, plus its place in the relation
 USER_RANK = 1_000_000  # what users add is less known than any fact of the seed
 EDIT_SOURCE = "edit"
 
 _SELECT = """
 SELECT f.id, f.subject, f.relation, f.object, s.name AS source, f.edit_number, f.valid_from, f.valid_to,
-f.superseded_by
+f.superseded_by, f.rank
 FROM facts f JOIN sources s ON s.id = f.source JOIN relations r ON r.id = f.relation
 """
 
@@ -381,4 +382,5 @@ def _fact(row: sqlite3.Row) -> Fact:
         valid_from=row["valid_from"],
         valid_to=row["valid_to"],
         superseded_by=row["superseded_by"],
+        tier=min(row["rank"] // TIER_RANKS, Tier.LISTED),
     )

@@ -51,7 +51,7 @@ CREATE TABLE facts (
     object TEXT NOT NULL,
     object_key TEXT NOT NULL,
     source INTEGER NOT NULL REFERENCES sources(id),
-    rank INTEGER NOT NULL,  -- prominence: lower is better known
+    rank INTEGER NOT NULL,  -- prominence: lower is better known; see facts.TIER_RANKS
     edit_number INTEGER UNIQUE,
     revoked INTEGER NOT NULL DEFAULT 0,
     superseded_by INTEGER,

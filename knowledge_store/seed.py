@@ -12,11 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from knowledge_store.catalog import SEED_RELATIONS
+from knowledge_store.facts import TIER_RANKS
 from knowledge_store.schema import create_tables, has_tables, insert_aliases, insert_relation, source_id
 from knowledge_store.text import key
 
 DATA = Path(__file__).parent / "data"
-# relation, subject, object, source; in each relation the best-known come first
+# relation, subject, object, source, tier (a number of `Tier`); in each tier of a relation the best-known come first
 FACTS = DATA / "seed_facts.tsv"
 # entity, alias
 ALIASES = DATA / "seed_aliases.tsv"
@@ -64,7 +65,7 @@ def plant(connection: sqlite3.Connection) -> list[tuple[str, str]]:
     sources: dict[str, int] = {}
     ranks: dict[str, int] = {}
     rows = []
-    for relation_id, subject, object_, source in read_rows(FACTS):
+    for relation_id, subject, object_, source, tier in read_rows(FACTS):
         for name in (subject, object_):
             if name not in keys:
                 keys[name] = key(name)
@@ -74,7 +75,7 @@ def plant(connection: sqlite3.Connection) -> list[tuple[str, str]]:
         known = there.get((keys[subject], relation_id))
         if known and (not many[relation_id] or keys[object_] in known):
             continue
-        rank = ranks[relation_id]
+        rank = int(tier) * TIER_RANKS + ranks[relation_id]
         rows.append((subject, keys[subject], relation_id, object_, keys[object_], sources[source], rank))
     connection.executemany(
         "INSERT INTO facts (subject, subject_key, relation, object, object_key, source, rank) "

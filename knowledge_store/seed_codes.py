@@ -17,6 +17,7 @@ COUNTRYINFO = "countryinfo"
 HOLIDAYS = "holidays"
 PYGMENTS = "pygments"
 PYTHON = "Python's standard library"
+BY_HAND = "curated by hand"
 BY_RULE = "by rule from the atomic number"
 YEARS = (2024, 2025)  # a holiday is stated when both years have it
 # fmt: off
@@ -32,6 +33,9 @@ _LANGUAGE_CODES = {
     "Pashto": "pus", "Sinhala": "sin", "Filipino": "fil",
 }
 # fmt: on
+# What the package has outdated, or as the country's own name (demonyms; regions that the UN counts otherwise).
+_NO_DEMONYM = frozenset(("DJ", "KG", "TJ", "CV", "MV"))
+_NO_REGION = frozenset(("RS", "ME"))
 _NOT_A_HOLIDAY = re.compile(r"substitut|observed|in lieu|bridge|additional|day off|estimated|\(|[;,/]|election", re.I)
 _REALM = re.compile(
     r"\b(?:Republic|Kingdom|States?|Union|Federation|Duchy|Sultanate|Principality|Confederation|Commonwealth)\b"
@@ -52,7 +56,7 @@ def countries_codes(known: dict[str, str]) -> Iterator[tuple[str, str, str, str]
             official = getattr(entry, "official_name", None)
             if official and key(official) != key(name) and "," not in official:
                 yield "official_name", name, f"the {official}" if _REALM.search(official) else official, ISO
-        yield "driving_side", name, "the left" if code in _LEFT else "the right", "by hand"
+        yield "driving_side", name, "the left" if code in _LEFT else "the right", BY_HAND
     for id, _, language in NAME_LANGUAGES:
         territories = Locale(language).territories
         for code, name in known.items():
@@ -74,9 +78,9 @@ def about_countries(known: dict[str, str]) -> Iterator[tuple[str, str, str, str]
         except CountryNotFoundError:
             continue
         demonym, region = info.get("demonym"), info.get("subregion")
-        if isinstance(demonym, str) and re.fullmatch(r"[^\W\d_][\w' -]+", demonym):
+        if code not in _NO_DEMONYM and isinstance(demonym, str) and re.fullmatch(r"[^\W\d_][\w' -]+", demonym):
             yield "demonym", name, demonym, COUNTRYINFO
-        if isinstance(region, str) and region:
+        if code not in _NO_REGION and isinstance(region, str) and region:
             yield "subregion", name, region, COUNTRYINFO
         for other in info.get("borders") or ():
             entry = pycountry.countries.get(alpha_3=other)

@@ -32,6 +32,10 @@ _DISTRICTS = frozenset((  # parts of cities that GeoNames lists with the cities
     "brooklyn", "queens", "manhattan", "bronx", "staten island", "harlem", "islington", "kowloon", "south boston",
     "new south memphis",
 ))
+# Countries whose two largest cities change places with who counts, and one whose largest "city" is a district.
+_NO_LARGEST_CITY = frozenset(("CY", "GH", "KW", "SY"))
+_CLOSED_AIRPORTS = frozenset(("DIA", "HEW", "ISL", "NAY", "TXL"))
+_OTHER_AIRFIELDS = re.compile(r"\b(?:afb|executive|municipal|training|air base|heliport|seaplane)\b", re.I)
 # Kinds of subdivisions by country, where pycountry's names are those that one uses in English.
 _KINDS: dict[str, tuple[str, ...]] = {
     "US": ("State",), "CA": ("Province", "Territory"), "AU": ("State", "Territory"), "IN": ("State",),
@@ -137,7 +141,11 @@ def largest_cities(known: dict[str, str], spelled: dict[tuple[str, str], str]) -
         by_country.setdefault(entry["countrycode"], []).append(entry)
     for code, name in known.items():
         ranked = sorted(by_country.get(code, []), key=lambda entry: -entry["population"])
-        if len(ranked) > 1 and ranked[0]["population"] >= 1.25 * ranked[1]["population"]:
+        if (
+            code not in _NO_LARGEST_CITY
+            and len(ranked) > 1
+            and ranked[0]["population"] >= 1.25 * ranked[1]["population"]
+        ):
             city = spelled.get((key(ranked[0]["name"]), code))
             if city is not None:
                 yield name, city
@@ -199,19 +207,26 @@ def airports(
 ) -> Iterator[tuple[str, str, str, str]]:
     """Return (airport, city, country, IATA code) of the airports of cities of the seed.
 
-    `written` has the names of airports that the seed knows already by their IATA code. Those of large cities first.
+    `written` has the names of airports that the seed knows already by their IATA code. Of a city that has several,
+    others are stated only when they are international or have the city's name. Those of large cities first.
     """
     import airportsdata
 
     rows: list[tuple[int, str, str, str, str]] = []
     order = {city: position for position, city in enumerate(spelled)}
-    for code, entry in airportsdata.load("IATA").items():
+    entries = airportsdata.load("IATA")
+    of_city = Counter((key(entry["city"]), entry["country"]) for entry in entries.values())
+    for code, entry in entries.items():
         place = (key(entry["city"]), entry["country"])
         name = " ".join(entry["name"].replace(" / ", "/").split())
         if entry["country"] not in known or place not in spelled:
             continue
         if code in written:
             rows.append((order[place], written[code], spelled[place], known[entry["country"]], code))
+        elif code in _CLOSED_AIRPORTS or _OTHER_AIRFIELDS.search(name):
+            continue
+        elif of_city[place] > 1 and "International" not in name and place[0] not in key(name):
+            continue
         elif name.endswith("Airport") and re.fullmatch(r"[^\d/(),\"]+", name) and key(name) not in taken:
             rows.append((order[place], name, spelled[place], known[entry["country"]], code))
     counts = Counter(key(row[1]) for row in rows)

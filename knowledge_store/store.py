@@ -29,7 +29,7 @@ from knowledge_store.parsing import StatementParser
 from knowledge_store.phrasing import AD_HOC, relation_from_noun, relation_from_statement
 from knowledge_store.probes import PROTECTED, ProbeMaker
 from knowledge_store.text import key, render
-from knowledge_store.types import Fact, ParsedStatement, Period, Probe, ProbeSet, Relation, ScoredFact
+from knowledge_store.types import Fact, ParsedStatement, Period, Probe, ProbeSet, Relation, ScoredFact, Tier
 
 _LOG = logging.getLogger(__name__)
 
@@ -276,7 +276,11 @@ class KnowledgeStore:
     # -- what an edit needs -----------------------------------------------------------------------
 
     def references(self, relation: Relation, object: str, exclude_subject: str, limit: int = 4) -> tuple[Fact, ...]:
-        """Return facts that have the object already: of the same relation first, best-known first."""
+        """Return facts that have the object already: of the same relation first, best-known first.
+
+        Facts of a lower tier than the relation's own best ones come last: an airport that is known from a list only
+        is no reference for a city before its country is.
+        """
         with self._access():
             own = self._facts.entity_keys(exclude_subject)
             found = [
@@ -287,7 +291,12 @@ class KnowledgeStore:
             # The same name can be another kind of thing (Georgia): its facts would be false anchors.
             kin = [f for f in found if self._relations[f.relation].object_type == relation.object_type]
             order = {id: position for position, id in enumerate(self._relations)}
-            pool = sorted(kin or found, key=lambda f: (f.relation != relation.id, order[f.relation]))
+            best = self._facts.find(relation=relation.id, limit=1)
+            usual = best[0].tier if best else Tier.CORE
+            pool = sorted(
+                kin or found,
+                key=lambda f: (max(f.tier, usual), f.relation != relation.id, f.tier, order[f.relation]),
+            )
             chosen: list[Fact] = []
             for cap in (ANCHORS_PER_RELATION, limit):
                 for fact in pool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import IntEnum
 
 
 @dataclass(frozen=True)
@@ -26,6 +27,14 @@ class Relation:
     wikidata: str | None = None  # its property there: "P36"
 
 
+class Tier(IntEnum):
+    """How well known a fact is, best first. What users add is at the end with the lists."""
+
+    CORE = 0  # chosen one by one: well-known things and what is asked about them most
+    ABOUT_CORE = 1  # further facts about those things, and hand-kept tables of other well-known facts
+    LISTED = 2  # about things that are known from a list only: every large city, every airport
+
+
 @dataclass(frozen=True)
 class Fact:
     """(subject, relation, object) and its source. Times are ISO 8601, UTC; None is "always" and "still"."""
@@ -39,6 +48,7 @@ class Fact:
     valid_from: str | None = None
     valid_to: str | None = None
     superseded_by: int | None = None  # the number of the edit that holds instead
+    tier: int = 0  # how well known it is, a number of `Tier`
 
 
 @dataclass(frozen=True)

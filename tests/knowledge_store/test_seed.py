@@ -18,7 +18,7 @@ from knowledge_store.index import text_number
 from knowledge_store.seed import ALIASES, FACTS, VECTORS, read_rows, shipped_vectors
 from knowledge_store.store import KnowledgeStore, fact_text
 from knowledge_store.text import key
-from knowledge_store.types import Relation
+from knowledge_store.types import Relation, Tier
 from tests.knowledge_store.conftest import WordEncoder
 
 ROWS = list(read_rows(FACTS))
@@ -36,7 +36,8 @@ def test_there_are_many_facts_in_dozens_of_relations_and_the_files_are_small() -
 
 def test_every_row_has_clean_cells_and_a_source() -> None:
     for row in ROWS:
-        assert len(row) == 4
+        assert len(row) == 5
+        assert row[4] in {str(tier.value) for tier in Tier}
         for cell in row:
             assert cell == cell.strip()
             assert cell.isprintable()
@@ -44,15 +45,15 @@ def test_every_row_has_clean_cells_and_a_source() -> None:
 
 
 def test_no_fact_is_there_twice_and_single_valued_relations_have_one_object() -> None:
-    triples = Counter((relation, key(subject), key(object_)) for relation, subject, object_, _ in ROWS)
+    triples = Counter((relation, key(subject), key(object_)) for relation, subject, object_, *_ in ROWS)
     assert [triple for triple, count in triples.items() if count > 1] == []
-    objects = Counter((relation, key(subject)) for relation, subject, _, _ in ROWS)
+    objects = Counter((relation, key(subject)) for relation, subject, *_ in ROWS)
     assert [pair for pair, count in objects.items() if count > 1 and not RELATIONS[pair[0]].many] == []
 
 
 def test_one_name_has_one_spelling_within_a_type() -> None:
     spellings: dict[tuple[str, str], set[str]] = {}
-    for relation_id, subject, object_, _ in ROWS:
+    for relation_id, subject, object_, *_ in ROWS:
         relation = RELATIONS[relation_id]
         spellings.setdefault((relation.subject_type, key(subject)), set()).add(subject)
         spellings.setdefault((relation.object_type, key(object_)), set()).add(object_)
@@ -78,7 +79,7 @@ def test_templates(relation: Relation) -> None:
 
 
 def test_most_cities_that_are_answers_have_onward_facts() -> None:
-    cities = {subject for relation, subject, _, _ in ROWS if relation == "city_country"}
+    cities = {subject for relation, subject, *_ in ROWS if relation == "city_country"}
     for relation_id in ("capital", "landmark_city", "headquarters", "city_river"):
         column = 1 if relation_id == "city_river" else 2
         answers = {row[column] for row in ROWS if row[0] == relation_id}
@@ -145,6 +146,36 @@ def test_opening_is_quick_and_loads_no_encoder(tmp_path: Path) -> None:
     for _ in range(2):  # a new store, and one that is there already
         done = subprocess.run([sys.executable, "-c", program, tmp_path], capture_output=True, text=True, check=True)
         assert float(done.stdout) < 2.0
+
+
+def test_facts_come_in_the_order_of_their_tiers(seeded: KnowledgeStore) -> None:
+    for relation in seeded.relations():
+        tiers = [fact.tier for fact in seeded.facts(relation=relation.id, limit=10_000)]
+        assert tiers == sorted(tiers)
+    about_athens = [fact.tier for fact in seeded.facts(object="Athens")]
+    assert about_athens == sorted(about_athens)
+    assert set(about_athens) == set(Tier), "otherwise the order says nothing"
+
+
+@pytest.mark.parametrize("city", ["Athens", "Madrid", "Paris", "London", "Tokyo"])
+def test_an_airport_of_a_list_is_no_reference_before_what_is_well_known(seeded: KnowledgeStore, city: str) -> None:
+    for relation in ("capital", "landmark_city", "airport_city", "birthplace"):
+        found = seeded.references(seeded.relation(relation), city, "nobody")
+        assert len(found) == 4
+        assert all(fact.tier == Tier.CORE for fact in found)
+
+
+def test_references_from_lists_fill_up_and_lead_in_relations_that_are_lists(seeded: KnowledgeStore) -> None:
+    last = seeded.references(seeded.relation("capital"), "Hanoi", "Norway")[-1]
+    assert (last.relation, last.tier) == ("airport_city", Tier.LISTED)
+    regions = seeded.references(seeded.relation("region_country"), "Italy", "Bavaria")
+    assert regions[0].relation == "region_country"
+
+
+def test_what_users_add_is_no_better_known_than_a_list(fresh: KnowledgeStore) -> None:
+    (fact,) = fresh.add_facts([("the Villa Example", "landmark_city", "Rome")], "me")
+    assert fact.tier == Tier.LISTED
+    assert fresh.facts(object="Rome", relation="landmark_city")[-1].id == fact.id
 
 
 def test_neighbouring_countries_are_neighbours_both_ways(seeded: KnowledgeStore) -> None:
