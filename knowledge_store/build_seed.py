@@ -432,6 +432,7 @@ def ranked(chosen: list[SeedFact], listed: list[SeedFact]) -> list[SeedFact]:
     reference = {relation.id for relation in REFERENCE_RELATIONS}
     core = [replace(f, tier=Tier.ABOUT_CORE if f.relation in reference else Tier.CORE) for f in chosen]
     known = {key(name) for fact in chosen for name in (fact.subject, fact.object)}
+    known |= {key(name) for name in seed_places.KNOWN_REGIONS}
     return core + [replace(f, tier=Tier.ABOUT_CORE if key(f.subject) in known else Tier.LISTED) for f in listed]
 
 

@@ -78,6 +78,7 @@ _ENGLISH = {  # where English has a name of its own
     "GB-ENG": "England", "GB-SCT": "Scotland", "GB-WLS": "Wales", "GB-NIR": "Northern Ireland",
 }
 # fmt: on
+KNOWN_REGIONS = frozenset(_ENGLISH.values())
 
 
 @dataclass(frozen=True)
@@ -177,7 +178,7 @@ def regions(known: dict[str, str], taken: Collection[str]) -> Iterator[tuple[str
     found: list[tuple[str, str, str]] = []
     free: set[str] = set()
     for code, country in known.items():
-        for entry in pycountry.subdivisions.get(country_code=code) or ():
+        for entry in sorted(pycountry.subdivisions.get(country_code=code) or (), key=lambda entry: str(entry.code)):
             english = _ENGLISH.get(entry.code)
             if english is None and entry.type not in _KINDS.get(code, ()):
                 continue
@@ -223,11 +224,11 @@ def airports(
             continue
         if code in written:
             rows.append((order[place], written[code], spelled[place], known[entry["country"]], code))
-        elif code in _CLOSED_AIRPORTS or _OTHER_AIRFIELDS.search(name):
             continue
-        elif of_city[place] > 1 and "International" not in name and place[0] not in key(name):
+        told_apart = of_city[place] == 1 or "International" in name or place[0] in key(name)
+        if not told_apart or code in _CLOSED_AIRPORTS or _OTHER_AIRFIELDS.search(name):
             continue
-        elif name.endswith("Airport") and re.fullmatch(r"[^\d/(),\"]+", name) and key(name) not in taken:
+        if name.endswith("Airport") and re.fullmatch(r"[^\d/(),\"]+", name) and key(name) not in taken:
             rows.append((order[place], name, spelled[place], known[entry["country"]], code))
     counts = Counter(key(row[1]) for row in rows)
     for _, *row in sorted(rows):

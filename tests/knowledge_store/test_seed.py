@@ -14,6 +14,7 @@ import pytest
 from knowledge_store.catalog import SEED_RELATIONS
 from knowledge_store.encoder import WEIGHTS_SHA256
 from knowledge_store.errors import StoreCorruptError
+from knowledge_store.facts import TIER_RANKS, USER_RANK
 from knowledge_store.index import text_number
 from knowledge_store.seed import ALIASES, FACTS, VECTORS, read_rows, shipped_vectors
 from knowledge_store.store import KnowledgeStore, fact_text
@@ -188,13 +189,14 @@ def test_a_store_of_an_earlier_release_gets_what_is_new_and_keeps_its_own(tmp_pa
     encoder = WordEncoder()
     with KnowledgeStore.open(tmp_path, encoder) as store:
         count = len(store.facts(limit=100_000))
+        store.add_facts([("Acme", "ceo", "Jane Roe"), ("France", "borders", "Freedonia")], "me")
         store.record_edit(1, "Spain", store.relation("capital"), "Rome")
         store.record_edit(2, "Acme", store.ad_hoc_relation("mascot", None), "a beaver")
     connection = sqlite3.connect(tmp_path / "facts.sqlite")
     with connection:  # as the first release wrote it
-        for table in ("templates", "facts"):
-            connection.execute(f"DELETE FROM {table} WHERE relation = 'borders'")
-        connection.execute("DELETE FROM relations WHERE id = 'borders'")
+        connection.execute("DELETE FROM facts WHERE rank >= ? AND rank < ?", (TIER_RANKS, USER_RANK))
+        connection.execute("DELETE FROM templates WHERE relation = 'statehood_year'")
+        connection.execute("DELETE FROM relations WHERE id = 'statehood_year'")
         connection.execute("DELETE FROM facts WHERE subject = 'Spain' AND object = 'Madrid' AND relation = 'capital'")
         connection.execute("UPDATE facts SET object = 'Lyon' WHERE subject = 'France' AND relation = 'capital'")
         connection.execute("UPDATE facts SET object_key = 'lyon' WHERE subject = 'France' AND relation = 'capital'")
@@ -206,7 +208,10 @@ def test_a_store_of_an_earlier_release_gets_what_is_new_and_keeps_its_own(tmp_pa
     connection.close()
     for _ in range(2):
         with KnowledgeStore.open(tmp_path, encoder) as store:
-            assert len(store.facts(limit=100_000)) == count + 1, "the mascot"
+            assert len(store.facts(limit=100_000)) == count + 3, "the mascot and what was added"
+            assert [fact.object for fact in store.facts("Acme", "ceo")] == ["Jane Roe"]
+            assert {fact.source for fact in store.facts("France", "borders", "Freedonia")} == {"me"}
+            assert [fact.object for fact in store.facts("Texas", "statehood_year")] == ["1845"]
             assert store.relation("capital").wikidata == "P36"
             assert "Spain" in {fact.object for fact in store.facts("France", "borders")}
             assert [fact.object for fact in store.facts("France", "capital")] == ["Lyon"]
