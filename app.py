@@ -61,6 +61,11 @@ def _run(options: Options) -> int:
             from assistant.terminal import export
 
             return 0 if export(assistant, *options.export) else 2
+        elif options.mode == "import":
+            from assistant.terminal import take_in
+
+            assert options.journal is not None
+            return 0 if take_in(assistant, options.journal, options.replace) else 2
         else:
             from assistant.terminal import chat
 

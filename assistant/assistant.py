@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from assistant import commands, lookup
-from assistant.briefing import brief, known_objects
+from assistant.briefing import brief, edit_sentence, known_objects
 from assistant.changes import ChangeLog
 from assistant.conversation import Conversation, Message
 from assistant.errors import NothingPendingError
@@ -228,6 +228,22 @@ class Assistant:
         yield from amended
 
     # -- stale turns --------------------------------------------------------------------------------
+
+    def import_journal(self, path: Path, replace: bool, cancel: threading.Event) -> Iterator[Event]:
+        """Take the edits of an exported journal into the weights; see `steam_engine.importing`.
+
+        Raises:
+            AmendError: nothing has changed, or the message says what has.
+        """
+        found = yield from _working(
+            self._host.import_journal(path, replace, cancel, lambda: sync(self._host, self._store))
+        )
+        rows = [(str(e.number), edit_sentence(e.edit)) for e in found.entries]
+        rows += [("refused", f"{edit_sentence(edit)} {reason}") for edit, reason in found.refused]
+        text = f"{len(found.entries)} of {len(rows)} edits of {path} are in the weights now."
+        if found.made_anew:
+            text += f" They were made anew, since {found.made_anew}."
+        yield Notice(text, ("edit", "fact"), tuple(rows))
 
     def _outdated_by(self, entry: JournalEntry, relation: Relation) -> tuple[str, ...]:
         """What the store, which does not know of the entry yet, says in its place."""

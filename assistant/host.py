@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, TypeVar
 
 import torch
@@ -20,6 +21,7 @@ from steam_engine.editor import Editor
 from steam_engine.errors import AmendError
 from steam_engine.exports.model import EditedModel, edited_model
 from steam_engine.generating import continued, end_ids
+from steam_engine.importing import Imported, import_journal
 from steam_engine.loading import LoadedModel
 from steam_engine.types import FactEdit, JournalEntry, Progress, ProgressCallback
 
@@ -228,6 +230,35 @@ class ModelHost:
             self._revision += 1
             self._note(entry, record, self._editor.undo)
             return entry
+
+        return self.run(work, cancel)
+
+    def import_journal(
+        self, path: Path, replace: bool, cancel: threading.Event, record: Callable[[], None]
+    ) -> Generator[Progress, None, Imported]:
+        """Take the edits of an exported journal into the weights; see `steam_engine.importing.import_journal`.
+
+        Args:
+            path, replace: the file, and whether its edits may take the place of others.
+            cancel: stops it.
+            record: called afterwards while nobody else can use the model.
+
+        Raises:
+            StoppedError, JournalError, EditCancelledError: nothing has changed.
+            HalfDoneError: the edits are in weights and journal, and could not be recorded.
+        """
+
+        def work(progress: ProgressCallback, stop: threading.Event) -> Imported:
+            found = import_journal(self._editor, path, replace, progress, stop)
+            self._revision += 1
+            try:
+                record()
+            except AmendError as problem:
+                raise HalfDoneError(
+                    f"The edits of {path} are in the model and its journal, but the known facts could not follow "
+                    f"({str(problem).rstrip('.')}). Put that right and restart Amend: they then follow the journal."
+                ) from problem
+            return found
 
         return self.run(work, cancel)
 

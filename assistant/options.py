@@ -38,7 +38,7 @@ in the chat:
 class Options:
     """What the person asked for."""
 
-    mode: Literal["serve", "chat", "export"]
+    mode: Literal["serve", "chat", "export", "import"]
     model: str | None
     device: str
     dtype: str
@@ -50,6 +50,8 @@ class Options:
     export: tuple[str, str] = ("", "")  # (format, name) in the mode of that name
     statistics: str = ""  # source of the second moments; "": the model itself
     allowed_hosts: tuple[str, ...] = ()  # names that the page is served under besides its host
+    journal: Path | None = None  # the file in the mode import
+    replace: bool = False  # imported edits take the place of active ones of the same facts
 
 
 class Parser(argparse.ArgumentParser):
@@ -75,6 +77,8 @@ def parse_options(arguments: Sequence[str] | None = None) -> Options:
                 parser.error(f"--{name.replace('_', '-')} is only for the web page, not for {found.mode}")
     if found.mode != "chat" and found.yes:
         parser.error("--yes is only for chat: python app.py chat --yes")
+    if found.mode != "import" and found.replace:
+        parser.error("--replace is only for import")
     if found.mode == "export" and found.statistics:
         parser.error("--statistics is for making edits, not for export")
     return Options(
@@ -90,12 +94,14 @@ def parse_options(arguments: Sequence[str] | None = None) -> Options:
         export=_export(parser, found.mode, found.what),
         statistics=found.statistics or "",
         allowed_hosts=tuple(found.allow_host or ()),
+        journal=_journal(parser, found.what) if found.mode == "import" else None,
+        replace=found.replace,
     )
 
 
 def _export(parser: argparse.ArgumentParser, mode: str, what: list[str]) -> tuple[str, str]:
     if mode != "export":
-        if what:
+        if what and mode != "import":
             parser.error(f"'{what[0][:40]}' is one word too many")
         return "", ""
     try:
@@ -103,6 +109,16 @@ def _export(parser: argparse.ArgumentParser, mode: str, what: list[str]) -> tupl
     except AssistantError as problem:
         parser.error(str(problem))
     return wanted.format, wanted.name
+
+
+def _journal(parser: argparse.ArgumentParser, what: list[str]) -> Path:
+    if len(what) != 1:
+        parser.error("name one exported journal: python app.py import exports/NAME/journal.json")
+    path = Path(what[0]).expanduser()
+    path = path / "journal.json" if path.is_dir() else path
+    if not path.is_file():
+        parser.error(f"there is no file {path}")
+    return path
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -116,11 +132,16 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "mode",
         nargs="?",
-        choices=("serve", "chat", "export"),
+        choices=("serve", "chat", "export", "import"),
         default="serve",
-        help="serve a web page (the default), chat in this terminal, or export the model",
+        help="serve a web page (the default), chat in this terminal, export the model, or import an exported journal",
     )
-    parser.add_argument("what", nargs="*", metavar="FORMAT NAME", help=f"for export: {', '.join(EXPORT_FORMATS)}")
+    parser.add_argument(
+        "what",
+        nargs="*",
+        metavar="WHAT",
+        help=f"for export: a format ({', '.join(EXPORT_FORMATS)}) and a name; for import: the journal.json",
+    )
     add_model_options(parser)
     add_statistics_option(parser)
     parser.add_argument(
@@ -142,6 +163,10 @@ def _parser() -> argparse.ArgumentParser:
     page.add_argument("--no-browser", action="store_true", help="do not open the page in a browser")
     chat = parser.add_argument_group("the terminal")
     chat.add_argument("--yes", action="store_true", help="apply proposed edits without asking")
+    imports = parser.add_argument_group("import")
+    imports.add_argument(
+        "--replace", action="store_true", help="imported edits take the place of edits of the same facts"
+    )
     return parser
 
 

@@ -8,6 +8,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from types import FrameType
 from typing import TextIO
 
@@ -45,6 +46,13 @@ def export(assistant: Assistant, format: str, name: str, out: TextIO | None = No
     out = out or sys.stdout
     session = _Session(assistant, False, TerminalView(out, out.isatty()))
     return session.command(f"/export {format} {name}")
+
+
+def take_in(assistant: Assistant, journal: Path, replace: bool, out: TextIO | None = None) -> bool:
+    """Import an exported journal and say how it went on `out` (default: stdout). Returns whether it worked."""
+    out = out or sys.stdout
+    session = _Session(assistant, False, TerminalView(out, out.isatty()))
+    return session.carry_out(lambda cancel: assistant.import_journal(journal, replace, cancel))
 
 
 class _Session:
@@ -87,6 +95,11 @@ class _Session:
     def command(self, message: str) -> bool:
         """One message that is no edit. Returns whether it was carried out."""
         self._say(message)
+        return not self._failed
+
+    def carry_out(self, start: Callable[[threading.Event], Iterator[Event]]) -> bool:
+        """Something that is no message. Returns whether it worked."""
+        self._follow(start)
         return not self._failed
 
     def _say(self, message: str) -> None:

@@ -10,6 +10,8 @@ from datetime import UTC, datetime
 from itertools import chain
 from pathlib import Path
 
+import torch
+
 from steam_engine.anchors import alignment_layers
 from steam_engine.corpora.registry import open_corpus
 from steam_engine.errors import EditCancelledError, EditError
@@ -229,10 +231,28 @@ class Editor:
             if cancel.is_set():
                 raise EditCancelledError("The edit was stopped; nothing has changed.")
             if new:
-                created = datetime.now(UTC).isoformat(timespec="seconds")
-                results |= dict(zip(new, self.journal.append(list(new.values()), created), strict=True))
+                results |= dict(zip(new, self.journal.append(list(new.values()), _now()), strict=True))
         progress(Progress("Done", 1, 1))
         return tuple(results[i] for i in range(len(edits)))
+
+    def compose(self, tensors: Sequence[EditTensors]) -> dict[int, torch.Tensor]:
+        """The weights that the base has with those edits alone, by layer; nothing is changed."""
+        return self._weights.compose(pairs_by_layer(tensors))
+
+    def install(self, new: Sequence[NewEdit]) -> tuple[JournalEntry, ...]:
+        """Writes edits that are computed already into journal and weights, as they are.
+
+        Args:
+            new: edits of different facts; active edits of the same facts are replaced.
+
+        Raises:
+            EditError, JournalError: nothing has changed.
+        """
+        for made in new:
+            _check(made.edit)
+        entries = self.journal.append(new, _now())
+        self.restore()
+        return entries
 
     def undo(self, number: int | None = None) -> JournalEntry:
         """Takes an edit (default: the last active one) out of the weights; see `Journal.undo`."""
@@ -256,6 +276,10 @@ def _known_layer(loaded: LoadedModel, settings: EditSettings, cache_dir: Path) -
     if not 0 <= settings.layer < arch.n_layers - 1:
         raise EditError(f"Layer {settings.layer} cannot be edited: this model's layers 0 to {arch.n_layers - 2} can.")
     return settings.layer
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")
 
 
 def _rounds(edits: Sequence[FactEdit], refused: dict[int, JournalEntry | EditError]) -> list[list[int]]:

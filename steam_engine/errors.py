@@ -52,6 +52,10 @@ class JournalError(AmendError):
     """The journal is damaged, cannot be written, or belongs to another base model."""
 
 
+class ImportConflictError(JournalError):
+    """Edits to be imported are of facts that were edited here already; nothing has changed."""
+
+
 class NothingToUndoError(AmendError):
     """There is no edit to undo, or none to redo."""
 

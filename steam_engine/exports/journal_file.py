@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import binascii
 import hashlib
 from pathlib import Path
 from typing import Literal
@@ -12,6 +11,7 @@ import numpy as np
 import torch
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from steam_engine.architecture import Architecture
 from steam_engine.errors import ExportError, JournalError
 from steam_engine.exports.asking import same_answers, same_tokens
 from steam_engine.exports.card import write_card
@@ -19,16 +19,20 @@ from steam_engine.exports.model import EditedModel
 from steam_engine.exports.reading import read_back
 from steam_engine.exports.transaction import Checked, Examination
 from steam_engine.exports.work import Work
+from steam_engine.journal import EditTensors, LayerTensors, NewEdit
 from steam_engine.loading import LoadedModel
-from steam_engine.types import FactEdit
+from steam_engine.types import EditTrace, FactEdit
 from steam_engine.weights import EditedWeights, FactorPair
 
-VERSION = 1
+VERSION = 2
+_READABLE = (1, VERSION)  # files of version 1 hold what the weights need, not what later edits need
 FILE = "journal.json"
 
 _USAGE = """\
-`journal.json` holds the edits and their factor pairs: `W += outer(left, right)` for each pair, in order, summed in
-fp32 from the weight of the base; left [d_model] and right [d_ff] are little-endian fp32 in base64. Amend replays it:
+`journal.json` holds the edits, their factor pairs, and the keys that later edits keep in place:
+`python app.py import journal.json` takes them into a workspace. `W += outer(left, right)` for each pair, in order,
+summed in fp32 from the weight of the base; left [d_model], right [d_ff] and keys [n_keys, d_ff] are little-endian fp32
+in base64. It is replayed in Python, without a workspace, by
 
 ```python
 from pathlib import Path
@@ -59,6 +63,7 @@ class Factors(_Record):
     layer: int
     left: str
     right: str
+    keys: str | None = None  # [n_keys, d_ff], row by row; not in version 1
 
 
 class Edit(_Record):
@@ -68,6 +73,7 @@ class Edit(_Record):
     created: str
     edit: FactEdit
     factors: tuple[Factors, ...]
+    trace: EditTrace | None = None  # not in version 1
 
 
 class Exported(_Record):
@@ -79,6 +85,11 @@ class Exported(_Record):
     edits: tuple[Edit, ...]
     weights: dict[int, str]  # layer -> sha256 of the edited matrix: its bytes, row by row, in the base's dtype
 
+    @property
+    def complete(self) -> bool:
+        """Whether it holds all that a journal needs."""
+        return all(e.trace is not None and all(part.keys is not None for part in e.factors) for e in self.edits)
+
 
 class JournalFile:
     """journal.json, and a model card that says how to replay it."""
@@ -86,13 +97,14 @@ class JournalFile:
     name = "journal"
 
     def size(self, model: EditedModel) -> int:
-        """Base64 of the factors, and some text for every edit."""
+        """Base64 of the factors and keys, and some text for every edit."""
         _ = model.base
         pairs = [pair for pairs in model.pairs.values() for pair in pairs]
         if not pairs:
             raise ExportError("There is no edit in the weights, so a journal would be empty. Edit first.")
-        factors = sum(pair.left.numel() + pair.right.numel() for pair in pairs)
-        return factors * 4 * 4 // 3 + 8192 * len(model.entries)
+        numbers = sum(pair.left.numel() + pair.right.numel() for pair in pairs)
+        numbers += sum(part.keys.numel() for tensors in model.tensors for part in tensors.layers)
+        return numbers * 4 * 4 // 3 + 8192 * len(model.entries)
 
     def scratch(self, model: EditedModel) -> int:
         """Next to nothing."""
@@ -126,8 +138,10 @@ def written(model: EditedModel) -> Exported:
             created=entry.created,
             edit=entry.edit,
             factors=tuple(
-                Factors(layer=part.layer, left=_packed(part.left), right=_packed(part.right)) for part in tensors.layers
+                Factors(layer=part.layer, left=_packed(part.left), right=_packed(part.right), keys=_packed(part.keys))
+                for part in tensors.layers
             ),
+            trace=entry.trace,
         )
         for entry, tensors in zip(model.entries, model.tensors, strict=True)
     )
@@ -148,8 +162,8 @@ def read(path: Path) -> Exported:
         found = Exported.model_validate_json(path.read_bytes())
     except (OSError, ValidationError) as error:
         raise JournalError(f"{path} is not an exported journal of this version, or it is damaged.") from error
-    if found.version != VERSION:
-        raise JournalError(f"{path} has version {found.version}; this version of Amend reads version {VERSION}.")
+    if found.version not in _READABLE:
+        raise JournalError(f"{path} has version {found.version}; this version of Amend reads versions up to {VERSION}.")
     return found
 
 
@@ -183,19 +197,51 @@ def replay(path: Path, loaded: LoadedModel) -> None:
     weights.install(composed)
 
 
+def new_edits(found: Exported, path: Path, arch: Architecture) -> list[NewEdit]:
+    """The edits of a `complete` file as a journal takes them.
+
+    Raises:
+        JournalError: they do not fit the model.
+    """
+    new = []
+    for edit in found.edits:
+        assert edit.trace is not None
+        layers = []
+        for part in edit.factors:
+            pair = _pair(edit, part, path, arch)
+            try:
+                keys = _unpacked(part.keys or "").reshape(-1, arch.d_ff)
+            except (ValueError, RuntimeError) as error:
+                raise _misfit(edit, path) from error
+            layers.append(LayerTensors(part.layer, pair.left, pair.right, keys))
+        if not layers:
+            raise _misfit(edit, path)
+        new.append(NewEdit(edit.edit, edit.trace, EditTensors(tuple(layers))))
+    return new
+
+
 def _pairs(found: Exported, path: Path, loaded: LoadedModel) -> dict[int, list[FactorPair]]:
     pairs: dict[int, list[FactorPair]] = {}
     arch = loaded.arch
     for edit in found.edits:
         for part in edit.factors:
-            try:
-                pair = FactorPair(_unpacked(part.left, arch.d_model), _unpacked(part.right, arch.d_ff))
-                if not 0 <= part.layer < arch.n_layers:
-                    raise ValueError("no such layer")
-            except (ValueError, binascii.Error) as error:
-                raise JournalError(f"Edit {edit.number} of {path} does not fit the model or is damaged.") from error
-            pairs.setdefault(part.layer, []).append(pair)
+            pairs.setdefault(part.layer, []).append(_pair(edit, part, path, arch))
     return pairs
+
+
+def _pair(edit: Edit, part: Factors, path: Path, arch: Architecture) -> FactorPair:
+    try:
+        pair = FactorPair(_unpacked(part.left), _unpacked(part.right))
+    except ValueError as error:
+        raise _misfit(edit, path) from error
+    shapes = (pair.left.shape, pair.right.shape)
+    if shapes != ((arch.d_model,), (arch.d_ff,)) or not 0 <= part.layer < arch.n_layers:
+        raise _misfit(edit, path)
+    return pair
+
+
+def _misfit(edit: Edit, path: Path) -> JournalError:
+    return JournalError(f"Edit {edit.number} of {path} does not fit the model or is damaged.")
 
 
 def digest(weight: torch.Tensor) -> str:
@@ -204,13 +250,13 @@ def digest(weight: torch.Tensor) -> str:
     return hashlib.sha256(plain.numpy().tobytes()).hexdigest()
 
 
-def _packed(vector: torch.Tensor) -> str:
-    return base64.b64encode(vector.cpu().numpy().astype("<f4").tobytes()).decode("ascii")
+def _packed(numbers: torch.Tensor) -> str:
+    return base64.b64encode(numbers.cpu().contiguous().numpy().astype("<f4").tobytes()).decode("ascii")
 
 
-def _unpacked(text: str, length: int) -> torch.Tensor:
-    """Raises ValueError or binascii.Error unless it holds `length` numbers."""
+def _unpacked(text: str) -> torch.Tensor:
+    """All its numbers, in a row. Raises ValueError unless it holds some."""
     values = np.frombuffer(base64.b64decode(text, validate=True), dtype="<f4")
-    if values.shape != (length,):
-        raise ValueError("another length")
+    if not values.size:
+        raise ValueError("no numbers")
     return torch.from_numpy(values.astype(np.float32))

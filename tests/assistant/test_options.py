@@ -29,6 +29,14 @@ def test_an_export_has_a_format_and_a_name(tmp_path: Path) -> None:
     assert (wanted.mode, wanted.export, wanted.workspace) == ("export", ("gguf", "mine"), tmp_path)
 
 
+def test_an_import_has_a_journal(tmp_path: Path) -> None:
+    journal = tmp_path / "journal.json"
+    journal.write_text("{}")
+    for named in (journal, tmp_path):
+        wanted = parse_options(["import", str(named), "--replace"])
+        assert (wanted.mode, wanted.journal, wanted.replace) == ("import", journal, True)
+
+
 def test_the_text_for_statistics(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "notes.txt").write_text("A text.")
     monkeypatch.chdir(tmp_path)
@@ -63,6 +71,10 @@ def test_the_text_for_statistics(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         ["chat", "--no-browser"],
         ["chat", "gguf"],
         ["export"],
+        ["import"],
+        ["import", "nowhere.json"],
+        ["import", __file__, __file__],
+        ["chat", "--replace"],
         ["export", "gguf"],
         ["export", "onnx", "mine"],
         ["export", "gguf", "../mine"],

@@ -56,6 +56,19 @@ def chat(messages: tuple[str, ...], workspace: Path) -> list[str]:
     return parts
 
 
+def imported(journal: Path, workspace: Path) -> str:
+    """What a fresh workspace answers about France after it took in an exported journal."""
+    command = [sys.executable, "app.py", "import", str(journal), "--workspace", str(workspace)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=600, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "2 of 2 edits" in done.stdout
+    assert "anew" not in done.stdout
+    again = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=600, check=False)
+    assert again.returncode == 2
+    assert "--replace" in again.stdout
+    return chat(("What is the capital of France?",), workspace)[0]
+
+
 @pytest.mark.model
 @pytest.mark.timeout(3600)
 def test_chat_edit_reason_export_undo_restart(tmp_path: Path) -> None:
@@ -81,6 +94,8 @@ def test_chat_edit_reason_export_undo_restart(tmp_path: Path) -> None:
         check=True,
     )
     assert "Rome" in alone.stdout
+
+    assert "Rome" in imported(tmp_path / "workspace" / "exports" / "edited-journal", tmp_path / "elsewhere")
 
     again = chat(("/redo", "What is the capital of France?", "What is the capital of Germany?"), tmp_path / "workspace")
     assert "Rome" in again[1]

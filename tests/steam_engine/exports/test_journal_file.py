@@ -49,7 +49,7 @@ def test_the_export_is_replayed_before_it_appears(stored_editor: StoredEditor, t
     assert report.reader == "a replay on the base model"
     assert sorted(path.name for path in report.path.iterdir()) == ["README.md", "journal.json"]
     found = json.loads((report.path / "journal.json").read_text())
-    assert found["version"] == 1
+    assert found["version"] == 2
     assert found["edits"][0]["edit"]["target"] == "Rome"
 
 
@@ -71,7 +71,7 @@ def test_another_base_is_told(exported: tuple[EditedModel, Path], stored_models:
 
 
 def newer(raw: dict[str, Any]) -> None:
-    raw["version"] = 2
+    raw["version"] = 3
 
 
 def not_a_journal(raw: dict[str, Any]) -> None:
@@ -98,7 +98,7 @@ def one_edit_less(raw: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("spoil", "complaint"),
     [
-        (newer, "has version 2"), (not_a_journal, "not an exported journal"), (shorter, "does not fit"),
+        (newer, "has version 3"), (not_a_journal, "not an exported journal"), (shorter, "does not fit"),
         (no_base64, "does not fit"), (no_such_layer, "does not fit"), (one_edit_less, "do not give the weights"),
     ],
 )  # fmt: skip
