@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import http.client
 import socket
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -91,7 +92,9 @@ def answered(host: str, listed: tuple[str, ...], name: str, origin: str | None =
 
     headers = [(b"host", name.encode()), *([(b"origin", origin.encode())] if origin is not None else [])]
     scope = {"type": "http", "method": "GET", "path": "/", "headers": headers}
-    asyncio.run(OnlyTrustedHosts(application, trusted_hosts(host, listed))(scope, None, send))  # type: ignore[arg-type]
+    answer = OnlyTrustedHosts(application, trusted_hosts(host, listed))(scope, None, send)  # type: ignore[arg-type]
+    with ThreadPoolExecutor(1) as thread:  # Playwright's event loop may be running in this one
+        thread.submit(asyncio.run, answer).result()
     return sent == ["answered"]
 
 
